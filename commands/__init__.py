@@ -1,0 +1,1 @@
+"""Ask, decide, record: the command side. Begin with `appender.py`."""

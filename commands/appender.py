@@ -1,0 +1,303 @@
+"""The queue and the transaction: catch up, decide, record.
+
+Commands wait in a queue; a flush takes the store's lock, folds what others have recorded since, decides the whole queue
+one after another, stamps, inserts and commits once. So a hot stream costs no conflicts. `commands_done` is written in the
+same transaction: it recognises a repeated command, and settles a commit whose result was lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from commands.command import Accepted, Ask, Decision, Outcome, Unit, UnitResult
+from commands.event_store import EventStore, StoreUnavailable, Transaction
+from commands.records import Records
+from commands.snapshots import Snapshots
+from commands.states import Folded, States, kind_of
+from commands.vault import Vault
+from domain.errors import DomainError
+from domain.identifiers import StreamId
+from domain.recorded import RecordedEvent
+
+log = logging.getLogger(__name__)
+
+Decide = Callable[[Any, States], Decision]
+
+CACHED_STREAMS = 4096
+UNITS_A_FLUSH = 256
+
+
+class Appender:
+    """The only writer of events in its process. `flush` is synchronous; `run` is its loop on a thread."""
+
+    def __init__(
+        self,
+        store: EventStore,
+        vault: Vault,
+        decisions: Mapping[type, Decide],
+        clock: Callable[[], datetime],
+        committed: Callable[[int, Sequence[RecordedEvent]], None],
+    ) -> None:
+        self._store = store
+        self._vault = vault
+        self._records = Records(vault, store.incarnation)
+        self._snapshots = Snapshots(vault)
+        self._decisions = decisions
+        self._clock = clock
+        self._committed = committed  # told (previous head, new events) after each commit
+        self._cache: OrderedDict[StreamId, Folded] = OrderedDict()
+        self._position = -1
+        self._last_time: datetime | None = None
+        self._queue: queue.SimpleQueue[tuple[Unit, Future[UnitResult]] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    # the loop
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="appender", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Flush what is queued, then end."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def submit(self, unit: Unit) -> Future[UnitResult]:
+        future: Future[UnitResult] = Future()
+        self._queue.put((unit, future))
+        return future
+
+    def execute(self, unit: Unit) -> UnitResult:
+        """Submit and wait.
+
+        Raises:
+            StoreUnavailable: nothing is known to have been recorded; the same unit may be sent again.
+        """
+        if self._thread is None:
+            return self.flush([unit])[0]
+        return self.submit(unit).result()
+
+    def _run(self) -> None:
+        while (first := self._queue.get()) is not None:
+            batch, last = [first], False
+            while len(batch) < UNITS_A_FLUSH and not last:
+                try:
+                    following = self._queue.get_nowait()
+                except queue.Empty:
+                    break
+                if following is None:
+                    last = True
+                else:
+                    batch.append(following)
+            self._answer(batch)
+            if last:
+                return
+
+    def _answer(self, batch: Sequence[tuple[Unit, Future[UnitResult]]]) -> None:
+        try:
+            results = self.flush([unit for unit, _ in batch])
+        except StoreUnavailable as unavailable:
+            for _, future in batch:
+                future.set_exception(unavailable)
+        except Exception as error:
+            if len(batch) > 1:  # a fault of one must not be the others'
+                for one in batch:
+                    self._answer([one])
+                return
+            log.exception("a command could not be decided")
+            batch[0][1].set_exception(error)
+        else:
+            for (_, future), result in zip(batch, results, strict=True):
+                future.set_result(result)
+
+    # one flush
+
+    def flush(self, units: Sequence[Unit]) -> list[UnitResult]:
+        """Decide and record these units, in order, in one transaction.
+
+        Raises:
+            StoreUnavailable: nothing was recorded, or nothing that can be told.
+        """
+        try:
+            with self._store.transaction() as transaction:
+                flush = _Flush(self, transaction)
+                results = [flush.unit(unit) for unit in units]
+                flush.record()
+        except StoreUnavailable:
+            self._forget()
+            return self._settle(units)
+        except BaseException:
+            self._forget()
+            raise
+        before = self._position
+        flush.keep()
+        if flush.recorded:
+            self._position = flush.recorded[-1].position
+            self._committed(before, flush.recorded)
+        return [flush.result(r) for r in results]
+
+    def _forget(self) -> None:
+        """A failed transaction leaves nothing in memory: the next command reads what is really stored."""
+        self._cache.clear()
+        self._position = -1
+        self._vault.forget_keys()
+
+    def _settle(self, units: Sequence[Unit]) -> list[UnitResult]:
+        """COMMIT may or may not have happened: ask the store which commands are done."""
+        results = []
+        for unit in units:
+            outcomes: list[Outcome] = []
+            for ask in unit.asks:
+                position = self._store.command_done(ask.cause.command_id)
+                if position is None:
+                    raise StoreUnavailable("the store did not record the command")
+                outcomes.append(Accepted(position=position, repeated=True))
+            moved = unit.move is not None and self._store.position(unit.move.consumer) >= unit.move.new
+            if unit.move is not None and not moved:
+                raise StoreUnavailable("the store did not record the step")
+            results.append(UnitResult(outcomes=tuple(outcomes), moved=moved, head=self._store.head()))
+        return results
+
+    def _catch_up(self, transaction: Transaction) -> int:
+        head = transaction.head()
+        if head == self._position:
+            return head
+        if self._position < 0:
+            # Nothing is cached: only the last recorded time is needed.
+            newest = transaction.read(head - 1)[-1:] if head else []
+        else:
+            newest = transaction.read(self._position)
+        for stored in newest:
+            record = self._records.decode(stored)
+            self._last_time = record.time if self._last_time is None else max(self._last_time, record.time)
+            cached = self._cache.get(record.stream)
+            if cached is not None and cached.version == record.version - 1:
+                cached.state = kind_of(record.stream).evolve(cached.state, record.event)
+                cached.version = record.version
+            elif cached is not None and cached.version < record.version:
+                del self._cache[record.stream]
+        self._position = head
+        return head
+
+
+class _Flush:
+    """What one flush has decided so far, on top of the appender's cache; kept only once it is committed."""
+
+    def __init__(self, appender: Appender, transaction: Transaction) -> None:
+        self._appender = appender
+        self._transaction = transaction
+        self._head = appender._catch_up(transaction)
+        now = appender._clock()
+        self.time = now if appender._last_time is None else max(now, appender._last_time)
+        self._states: dict[StreamId, Folded] = {}
+        self._pending: list[tuple[Ask, StreamId, int, Any]] = []  # ask, stream, version, event
+        self._accepted: dict[UUID, tuple[int, int]] = {}  # command → its range in `_pending`
+        self._repeated: dict[UUID, int] = {}
+        self.recorded: list[RecordedEvent] = []
+
+    def unit(self, unit: Unit) -> tuple[Unit, list[UUID | DomainError], bool]:
+        outcomes: list[UUID | DomainError] = []
+        move = unit.move
+        for ask in unit.asks:
+            outcomes.append(self._decide(ask))
+        moved = False
+        if move is not None and not any(isinstance(o, unit.retry_on) for o in outcomes):
+            moved = self._transaction.move_position(move.consumer, move.old, move.new)
+        return unit, outcomes, moved
+
+    def _decide(self, ask: Ask) -> UUID | DomainError:
+        command_id = ask.cause.command_id
+        if command_id in self._accepted or command_id in self._repeated:
+            return command_id
+        done = self._transaction.commands_done([command_id])
+        if done:
+            self._repeated[command_id] = done[command_id]
+            return command_id
+        try:
+            decided = self._appender._decisions[type(ask.command)](ask.command, States(self._state))
+        except DomainError as refusal:
+            return refusal
+        first = len(self._pending)
+        for stream, event in decided:
+            cached = self._load(stream)
+            state = kind_of(stream).evolve(cached.state, event)
+            self._states[stream] = Folded(cached.version + 1, state, cached.snapshot_version)
+            self._pending.append((ask, stream, cached.version + 1, event))
+        self._accepted[command_id] = (first, len(self._pending))
+        self._appender._vault.put_payloads_in(self._transaction, ask.payloads)
+        return command_id
+
+    def record(self) -> None:
+        appender, transaction = self._appender, self._transaction
+        stored = [
+            appender._records.encode(transaction, stream, version, self.time, ask.cause, event)
+            for ask, stream, version, event in self._pending
+        ]
+        positions = transaction.insert(stored)
+        self.recorded = [
+            RecordedEvent(
+                position=position,
+                stream=stream,
+                version=version,
+                type=record.topic,
+                time=self.time,
+                cause=ask.cause,
+                event=event,
+            )
+            for position, record, (ask, stream, version, event) in zip(positions, stored, self._pending, strict=True)
+        ]
+        if self.recorded:
+            self._head = self.recorded[-1].position
+        transaction.record_commands(
+            [
+                (command_id, self.recorded[end - 1].position if end > first else self._head)
+                for command_id, (first, end) in self._accepted.items()
+            ]
+        )
+        for stream, cached in self._states.items():
+            appender._snapshots.save_if_due(transaction, stream, cached)
+
+    def keep(self) -> None:
+        cache = self._appender._cache
+        for stream, cached in self._states.items():
+            cache[stream] = cached
+            cache.move_to_end(stream)
+        while len(cache) > CACHED_STREAMS:
+            cache.popitem(last=False)
+        if self.recorded:
+            self._appender._last_time = self.time
+
+    def result(self, decided: tuple[Unit, list[UUID | DomainError], bool]) -> UnitResult:
+        _, outcomes, moved = decided
+        return UnitResult(outcomes=tuple(self._outcome(o) for o in outcomes), moved=moved, head=self._head)
+
+    def _outcome(self, outcome: UUID | DomainError) -> Outcome:
+        if isinstance(outcome, DomainError):
+            return outcome
+        if outcome in self._repeated:
+            return Accepted(position=self._repeated[outcome], repeated=True)
+        first, end = self._accepted[outcome]
+        events = tuple(self.recorded[first:end])
+        return Accepted(position=events[-1].position if events else self._head, events=events)
+
+    def _state(self, stream: StreamId) -> Any:
+        return self._load(stream).state
+
+    def _load(self, stream: StreamId) -> Folded:
+        cached = self._states.get(stream)
+        if cached is None:
+            cached = self._appender._cache.get(stream)
+            if cached is None:
+                cached = self._appender._snapshots.load(self._transaction, stream, self._appender._records)
+            self._states[stream] = cached
+        return cached

@@ -1,0 +1,79 @@
+"""The command side put together: store, vault, log, appender, process managers, inbox; without loops or threads.
+
+Which adapters stand behind the ports is decided here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from commands.appender import Appender
+from commands.decisions import DECISIONS
+from commands.event_store import EventStore, SQLiteEventStore
+from commands.inbox import Inbox
+from commands.log.consumer import Consumer
+from commands.log.store_log import StoreLog
+from commands.neighbours.networks import Networks
+from commands.process_managers.build import BuildManager
+from commands.process_managers.deadlines import DeadlinesManager
+from commands.process_managers.orders import OrdersManager
+from commands.records import Records
+from commands.snapshots import Snapshots
+from commands.vault import Vault, read_or_make_master_key
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where the ledger is: enough to read it, and to rebuild views from it."""
+
+    store: EventStore
+    vault: Vault
+    log: StoreLog
+    records: Records
+
+    def close(self) -> None:
+        self.log.close()
+        self.store.close()
+
+
+def open_storage(directory: Path) -> Storage:
+    """The embedded store and log under a directory.
+
+    Raises:
+        StoreUnavailable, VaultDamaged.
+    """
+    store = SQLiteEventStore(directory / "ledger.db")
+    vault = Vault(store, read_or_make_master_key(directory / "vault.key"))
+    return Storage(store, vault, StoreLog(store, vault, directory / "messages.db"), Records(vault, store.incarnation))
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSide:
+    appender: Appender
+    consumers: tuple[Consumer, ...]
+
+
+def command_side(
+    storage: Storage,
+    networks: Networks,
+    clock: Callable[[], datetime] = utc_now,
+) -> CommandSide:
+    store, vault, the_log, records = storage.store, storage.vault, storage.log, storage.records
+    appender = Appender(store, vault, DECISIONS, clock, the_log.committed)
+    snapshots = Snapshots(vault)
+    return CommandSide(
+        appender,
+        (
+            BuildManager(the_log, appender, store, records, snapshots),
+            OrdersManager(the_log, store, records, snapshots, networks, vault),
+            Inbox(the_log, appender, store),
+            DeadlinesManager(the_log, appender, store, clock),
+        ),
+    )

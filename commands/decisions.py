@@ -1,0 +1,74 @@
+"""Which decision answers which command: one plain dict, so that a grep finds both ends."""
+
+from __future__ import annotations
+
+from commands.appender import Decide
+from commands.compute_service import (
+    DisableService,
+    EnableService,
+    MarkServiceDown,
+    RegisterHost,
+    decide_disable,
+    decide_enable,
+    decide_register,
+    decide_service_down,
+)
+from commands.flavor import (
+    CreateFlavor,
+    DeleteFlavor,
+    DescribeFlavor,
+    decide_create_flavor,
+    decide_delete_flavor,
+    decide_describe_flavor,
+)
+from commands.instance.create import CreateInstances, decide_create
+from commands.instance.delete import DeleteInstance, decide_delete
+from commands.instance.outcome import (
+    MarkOverdue,
+    RecordObservation,
+    RecordOutcome,
+    decide_observation,
+    decide_outcome,
+    decide_overdue,
+)
+from commands.instance.power import (
+    RebootInstance,
+    StartInstance,
+    StopInstance,
+    decide_reboot,
+    decide_start,
+    decide_stop,
+    on_instance,
+)
+from commands.instance.schedule import (
+    FailScheduling,
+    ScheduleInstance,
+    decide_fail_scheduling,
+    decide_schedule,
+)
+from commands.keypair import CreateKeypair, DeleteKeypair, decide_create_keypair, decide_delete_keypair
+from commands.quota import ResetQuotaLimits, SetQuotaLimits, decide_reset_limits, decide_set_limits
+
+DECISIONS: dict[type, Decide] = {
+    CreateInstances: decide_create,
+    StartInstance: on_instance(decide_start),
+    StopInstance: on_instance(decide_stop),
+    RebootInstance: on_instance(decide_reboot),
+    DeleteInstance: decide_delete,
+    ScheduleInstance: decide_schedule,
+    FailScheduling: decide_fail_scheduling,
+    RecordOutcome: decide_outcome,
+    RecordObservation: decide_observation,
+    MarkOverdue: decide_overdue,
+    RegisterHost: decide_register,
+    MarkServiceDown: decide_service_down,
+    EnableService: decide_enable,
+    DisableService: decide_disable,
+    SetQuotaLimits: decide_set_limits,
+    ResetQuotaLimits: decide_reset_limits,
+    CreateFlavor: decide_create_flavor,
+    DeleteFlavor: decide_delete_flavor,
+    DescribeFlavor: decide_describe_flavor,
+    CreateKeypair: decide_create_keypair,
+    DeleteKeypair: decide_delete_keypair,
+}

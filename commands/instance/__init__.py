@@ -1,0 +1,1 @@
+"""Commands on instances, each beside its decision; what hosts report is decided in `outcome.py`."""

@@ -1,0 +1,83 @@
+"""What every log promises, embedded or distributed.
+
+Two things travel on it. *Events*: everything the ledger recorded, in position order, with no gap. *Messages* on topics:
+`orders.<service>` (compacted by key), `reports`, `queries.<service>`, `answers`, `heartbeats`. Delivery is at least once
+and in order within a topic; every reader keeps its own position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from domain.identifiers import ServiceId
+from domain.recorded import RecordedEvent
+
+REPORTS = "reports"
+ANSWERS = "answers"
+HEARTBEATS = "heartbeats"
+
+
+def orders_topic(service_id: ServiceId) -> str:
+    return f"orders.{service_id}"
+
+
+def queries_topic(service_id: ServiceId) -> str:
+    return f"queries.{service_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    topic: str
+    key: str
+    value: bytes | None  # none: the key is gone (a tombstone, where the topic is compacted)
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    offset: int  # grows along a topic; may have holes
+    key: str
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A publisher's step along the events, kept with what it published."""
+
+    consumer: str
+    old: int
+    new: int
+
+
+class Log(Protocol):
+    def head(self) -> int:
+        """The position of the newest event."""
+
+    def events(self, after: int, limit: int) -> Sequence[RecordedEvent]:
+        """The next events, none left out.
+
+        Raises:
+            StoreUnavailable, RecordDamaged, UnknownEventType.
+        """
+
+    def wait_for_events(self, after: int, timeout_s: float) -> bool:
+        """Whether the head has passed `after`, at the latest after the time-out."""
+
+    def publish(self, messages: Sequence[Message], step: Step | None = None) -> bool:
+        """Put messages on their topics, in order; they survive the death of this process.
+
+        With a step, False means that another process has taken it, and nothing was published.
+        """
+
+    def position(self, consumer: str) -> int:
+        """Where a publisher's steps have come to."""
+
+    def read(self, topic: str, after: int, limit: int) -> Sequence[LogRecord]: ...
+
+    def end(self, topic: str) -> int: ...
+
+    def wait(self, topic: str, after: int, timeout_s: float) -> bool: ...
+
+    def wake(self) -> None:
+        """Let every waiter look again at once: something it waits with is stopping."""

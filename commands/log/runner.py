@@ -1,0 +1,68 @@
+"""The one place with loops: each consumer on a thread of its own, stepped until told to stop.
+
+A consumer that fails is tried again with growing pauses, and says so once per pause; its position stands meanwhile, and
+`failing` shows it. A reader that meets an event type newer than itself stops there for good.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from commands.log.consumer import Consumer
+from commands.log.port import Log
+from domain.serialization import UnknownEventType
+
+log = logging.getLogger(__name__)
+
+POLL_S = 1.0  # a wake-up may be lost; nothing waits longer than this
+LONGEST_PAUSE_S = 5.0
+
+
+class Runner:
+    def __init__(self, the_log: Log, consumers: Sequence[Consumer]) -> None:
+        self._log = the_log
+        self._consumers = consumers
+        self._stopping = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self.failing: dict[str, str] = {}  # consumer → why its last step failed
+
+    def start(self) -> None:
+        for consumer in self._consumers:
+            thread = threading.Thread(target=self._run, args=(consumer,), name=consumer.name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._log.wake()
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    def _run(self, consumer: Consumer) -> None:
+        pause_s = 0.05
+        while not self._stopping.is_set():
+            try:
+                worked = consumer.step()
+            except UnknownEventType as unknown:
+                self.failing[consumer.name] = str(unknown)
+                log.error("%s stops: %s; upgrade this process", consumer.name, unknown)
+                return
+            except Exception as error:
+                self.failing[consumer.name] = f"{type(error).__name__}: {error}"
+                log.exception("%s failed; it tries again in %.2f s", consumer.name, pause_s)
+                self._stopping.wait(pause_s)
+                pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+                continue
+            pause_s = 0.05
+            self.failing.pop(consumer.name, None)
+            if not worked and not self._stopping.is_set():
+                consumer.wait(POLL_S)
+
+
+def drain(consumers: Sequence[Consumer], done: Callable[[], bool] = lambda: False) -> None:
+    """Step all consumers in turn until none has anything left: the same objects without threads."""
+    while not done() and any([consumer.step() for consumer in consumers]):
+        pass

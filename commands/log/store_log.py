@@ -1,0 +1,188 @@
+"""The embedded log: events straight from the store, messages in a SQLite file of their own.
+
+The newest events stay in memory as objects, so that the readers of one process decode nothing. Messages are written
+without waiting for the disk: they survive the death of the process, and after a power cut agents repeat what the ledger
+has not settled and orders are published again from the position kept beside them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+from commands.event_store import EventStore
+from commands.log.port import ANSWERS, HEARTBEATS, REPORTS, LogRecord, Message, Step
+from commands.records import Records
+from commands.vault import Vault
+from domain.recorded import RecordedEvent
+
+EVENTS_KEPT = 4096
+_RETENTION_S = {"queries": 60, ANSWERS: 60, REPORTS: 86400}
+_SWEEP_EVERY = 1000  # publishes
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS messages (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, topic TEXT NOT NULL, key TEXT NOT NULL, value BLOB, sent REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS messages_topic ON messages (topic, id);
+CREATE INDEX IF NOT EXISTS messages_key ON messages (topic, key);
+CREATE TABLE IF NOT EXISTS steps (consumer TEXT PRIMARY KEY, position INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+
+def _compacted(topic: str) -> bool:
+    return topic.startswith("orders.") or topic == HEARTBEATS
+
+
+class StoreLog:
+    def __init__(self, store: EventStore, vault: Vault, path: Path) -> None:
+        self._store = store
+        self._records = Records(vault, store.incarnation)
+        self._recent: deque[RecordedEvent] = deque(maxlen=EVENTS_KEPT)
+        self._head = store.head()
+        self._recent_after = self._head  # `_recent` holds every event after this position
+        self._turn = threading.Condition()
+        self._ends: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.executescript(_TABLES)
+        self._published = 0
+
+    # events
+
+    def committed(self, before: int, events: Sequence[RecordedEvent]) -> None:
+        """The appender of this process recorded these, the first right after the head `before`."""
+        with self._turn:
+            if before != self._head:  # another process recorded in between
+                self._recent.clear()
+                self._recent_after = before
+            overflow = len(self._recent) + len(events) - EVENTS_KEPT
+            if overflow > len(self._recent):
+                self._recent_after = events[overflow - len(self._recent) - 1].position
+            elif overflow > 0:
+                self._recent_after = self._recent[overflow - 1].position
+            self._recent.extend(events)
+            self._head = events[-1].position
+            self._turn.notify_all()
+
+    def head(self) -> int:
+        return self._store.head()
+
+    def events(self, after: int, limit: int) -> Sequence[RecordedEvent]:
+        with self._turn:
+            if after >= self._recent_after:
+                if not self._recent or self._recent[-1].position <= after:
+                    return ()
+                # The wanted ones are at the end: walk back from there.
+                count = 0
+                for record in reversed(self._recent):
+                    if record.position <= after:
+                        break
+                    count += 1
+                start = len(self._recent) - count
+                return tuple(islice(self._recent, start, min(start + limit, len(self._recent))))
+        return [self._records.decode(stored) for stored in self._store.read(after, limit)]
+
+    def wait_for_events(self, after: int, timeout_s: float) -> bool:
+        with self._turn:
+            if self._head <= after:
+                self._turn.wait(timeout_s)
+            return self._head > after
+
+    # messages
+
+    def publish(self, messages: Sequence[Message], step: Step | None = None) -> bool:
+        now = time.time()
+        ends: dict[str, int] = {}
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                if step is not None and not self._take(step):
+                    self._db.execute("ROLLBACK")
+                    return False
+                for message in messages:
+                    if _compacted(message.topic):
+                        self._db.execute(
+                            "DELETE FROM messages WHERE topic = ? AND key = ?", (message.topic, message.key)
+                        )
+                    cursor = self._db.execute(
+                        "INSERT INTO messages (topic, key, value, sent) VALUES (?, ?, ?, ?)",
+                        (message.topic, message.key, message.value, now),
+                    )
+                    ends[message.topic] = cursor.lastrowid or 0
+                self._published += 1
+                if self._published % _SWEEP_EVERY == 0:
+                    self._sweep(now)
+                self._db.execute("COMMIT")
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+        if ends:
+            with self._turn:
+                self._ends.update(ends)
+                self._turn.notify_all()
+        return True
+
+    def position(self, consumer: str) -> int:
+        with self._lock:
+            row = self._db.execute("SELECT position FROM steps WHERE consumer = ?", (consumer,)).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def read(self, topic: str, after: int, limit: int) -> Sequence[LogRecord]:
+        with self._lock:
+            rows = self._db.execute(
+                "SELECT id, key, value FROM messages WHERE topic = ? AND id > ? ORDER BY id LIMIT ?",
+                (topic, after, limit),
+            ).fetchall()
+        return [LogRecord(*row) for row in rows]
+
+    def end(self, topic: str) -> int:
+        with self._turn:
+            known = self._ends.get(topic)
+        if known is not None:
+            return known
+        with self._lock:
+            row = self._db.execute("SELECT MAX(id) FROM messages WHERE topic = ?", (topic,)).fetchone()
+        end = int(row[0] or 0)
+        with self._turn:
+            return self._ends.setdefault(topic, end)
+
+    def wait(self, topic: str, after: int, timeout_s: float) -> bool:
+        end = self.end(topic)
+        with self._turn:
+            if self._ends.get(topic, end) <= after:
+                self._turn.wait(timeout_s)
+            return self._ends.get(topic, end) > after
+
+    def wake(self) -> None:
+        with self._turn:
+            self._turn.notify_all()
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    def _take(self, step: Step) -> bool:
+        if step.old == 0:
+            self._db.execute("INSERT OR IGNORE INTO steps VALUES (?, 0)", (step.consumer,))
+        cursor = self._db.execute(
+            "UPDATE steps SET position = ? WHERE consumer = ? AND position = ?",
+            (step.new, step.consumer, step.old),
+        )
+        return cursor.rowcount == 1
+
+    def _sweep(self, now: float) -> None:
+        for topic, kept_s in _RETENTION_S.items():
+            self._db.execute(
+                "DELETE FROM messages WHERE (topic = ? OR topic LIKE ?) AND sent < ?",
+                (topic, f"{topic}.%", now - kept_s),
+            )
+        self._db.execute(
+            "DELETE FROM messages WHERE topic LIKE 'orders.%' AND value IS NULL AND sent < ?", (now - 86400,)
+        )

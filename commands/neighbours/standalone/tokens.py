@@ -1,0 +1,112 @@
+"""Tokens that need no database: what one says is encrypted in it, under a key kept in a file.
+
+A restart changes nothing. Only revocations are kept, each until the token would have expired anyway.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import orjson
+
+from commands.neighbours.standalone.private_file import write_private
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claims:
+    """What a token says. Times are Unix seconds."""
+
+    user_id: str
+    project_id: str | None
+    system: bool
+    roles: tuple[str, ...]  # as they were; a token that lost one is void
+    methods: tuple[str, ...]
+    audit_ids: tuple[str, ...]  # this token's, then that of the first of its chain
+    issued_at: float
+    expires_at: float
+    password_mark: str  # changes with the password
+
+    @property
+    def audit_id(self) -> str:
+        return self.audit_ids[0]
+
+
+class TokenKeyInvalid(Exception):
+    """token.key does not hold a key; without it no token that was given out can be read."""
+
+
+class Tokens:
+    def __init__(self, key_file: Path) -> None:
+        """Makes the key when there is none.
+
+        Raises:
+            TokenKeyInvalid
+        """
+        from cryptography.fernet import Fernet  # heavy: not before the service opens
+
+        if not key_file.exists():
+            write_private(key_file, base64.urlsafe_b64encode(secrets.token_bytes(32)))
+        try:
+            self._fernet = Fernet(key_file.read_bytes().strip())
+        except ValueError:
+            raise TokenKeyInvalid(f"{key_file} does not hold a key of 32 bytes in base64") from None
+
+    def seal(self, claims: Claims) -> str:
+        content = orjson.dumps(asdict(claims))
+        return self._fernet.encrypt_at_time(content, int(claims.issued_at)).decode()
+
+    def open(self, token: str) -> Claims | None:
+        """What the token says, expired or not; None when it is not one of ours."""
+        from cryptography.fernet import InvalidToken
+
+        try:
+            content = orjson.loads(self._fernet.decrypt(token.encode()))
+            for key in ("roles", "methods", "audit_ids"):
+                content[key] = tuple(content[key])
+            return Claims(**content)
+        except (InvalidToken, ValueError, TypeError, KeyError):
+            return None
+
+
+class Revocations:
+    """Audit ids of revoked tokens: a line each, appended and synced; expired ones are dropped at start."""
+
+    def __init__(self, path: Path, now: float) -> None:
+        self._path = path
+        self._expiry = _read(path)
+        live = {audit_id: expires for audit_id, expires in self._expiry.items() if expires > now}
+        if live != self._expiry:
+            write_private(path, b"".join(_line(*item) for item in live.items()))
+            self._expiry = live
+
+    def __contains__(self, audit_id: str) -> bool:
+        return audit_id in self._expiry
+
+    def add(self, audit_id: str, expires_at: float) -> None:
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(descriptor, "ab") as file:
+            file.write(_line(audit_id, expires_at))
+            file.flush()
+            os.fsync(file.fileno())
+        self._expiry[audit_id] = expires_at
+
+
+def _line(audit_id: str, expires_at: float) -> bytes:
+    return f"{audit_id} {expires_at}\n".encode()
+
+
+def _read(path: Path) -> dict[str, float]:
+    if not path.exists():
+        return {}
+    expiry = {}
+    for line in path.read_text(encoding="ascii", errors="replace").splitlines():
+        audit_id, _, expires = line.partition(" ")
+        try:
+            expiry[audit_id] = float(expires)
+        except ValueError:
+            continue  # cut off by a crash: that revocation was never answered
+    return expiry

@@ -1,0 +1,187 @@
+"""Nothing hangs: hosts that fall silent are down, and requests past their deadline are said to be of unknown outcome.
+
+Neither is a guess. A silent host is only unreachable; a missed deadline changes no state, and the host's next report
+still settles the request. A delete that waits for a host that went down is finished for its user; the claim stays.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID, uuid5
+
+from commands.appender import Appender
+from commands.command import Ask, Move, Unit
+from commands.compute_service import MarkServiceDown
+from commands.event_store import EventStore
+from commands.instance.delete import DeleteInstance
+from commands.instance.outcome import MarkOverdue
+from commands.log.port import HEARTBEATS, Log
+from domain.compute_service import ServiceCameUp, ServiceWentDown
+from domain.identifiers import InstanceId, RequestId, ServiceId
+from domain.instance.events import (
+    InstanceCreateRequested,
+    InstanceDeleteRequested,
+    InstanceOutcomeUnknown,
+    InstancePowerStateObserved,
+    InstanceRebootRequested,
+    InstanceScheduled,
+    InstanceSpawnFailed,
+    InstanceStartRequested,
+    InstanceStopRequested,
+)
+from domain.recorded import Cause, RecordedEvent
+
+log = logging.getLogger(__name__)
+
+BATCH = 500
+PERSIST_EVERY = 1000
+SERVICE_DOWN_AFTER_S = 60  # Nova's [DEFAULT] service_down_time
+CHECK_EVERY_S = 1.0
+_COMMANDS = UUID("0e0f6c5e-6d5c-4d7e-8f58-9c6d1f0b7a03")
+
+# How long a request may take, in seconds, before its outcome is called unknown.
+DEADLINES_S: dict[type, int] = {
+    InstanceCreateRequested: 300,
+    InstanceSpawnFailed: 300,
+    InstanceScheduled: 1800,
+    InstanceStartRequested: 300,
+    InstanceStopRequested: 300,
+    InstanceRebootRequested: 600,
+    InstanceDeleteRequested: 300,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    position: int
+    revision: int
+    since: datetime
+    deadline: datetime
+    deleting: bool
+    cause: Cause
+
+
+class DeadlinesManager:
+    name = "deadlines"
+
+    def __init__(self, the_log: Log, appender: Appender, store: EventStore, clock: Callable[[], datetime]) -> None:
+        self._log = the_log
+        self._appender = appender
+        self._store = store
+        self._clock = clock
+        self._position = -1
+        self._persisted = 0
+        self._pending: dict[InstanceId, _Pending] = {}
+        self._sessions: dict[ServiceId, int] = {}  # up, with its epoch
+        self._heard: dict[ServiceId, datetime] = {}
+        self._heartbeats = 0
+        self._next_check = clock()
+
+    def wait(self, timeout_s: float) -> None:
+        self._log.wait_for_events(self._position, min(timeout_s, CHECK_EVERY_S))
+
+    def step(self) -> bool:
+        if self._position < 0:
+            self._start()
+        records = self._log.events(self._position, BATCH)
+        for record in records:
+            self._note(record)
+        if records:
+            self._position = records[-1].position
+            self._persist()
+        now = self._clock()
+        if now >= self._next_check:
+            self._next_check = now + timedelta(seconds=CHECK_EVERY_S)
+            self._check(now)
+        return bool(records)
+
+    def _start(self) -> None:
+        """Everything older than the oldest pending request is settled: the position is kept just before that."""
+        self._persisted = self._position = self._store.position(self.name)
+        now = self._clock()
+        for stream in self._store.streams("service"):
+            service_id = ServiceId(UUID(stream.partition(":")[2]))
+            self._heard[service_id] = now  # a host has the whole time to be heard of after a start of ours
+        self._heartbeats = self._log.end(HEARTBEATS)
+
+    def _note(self, record: RecordedEvent) -> None:
+        event = record.event
+        match event:
+            case ServiceCameUp():
+                self._sessions[event.service_id] = event.epoch
+                self._heard[event.service_id] = self._clock()
+                return
+            case ServiceWentDown():
+                self._sessions.pop(event.service_id, None)
+                return
+            case InstancePowerStateObserved() | InstanceOutcomeUnknown():
+                return
+        if not record.stream.startswith("instance:"):
+            return
+        instance_id = event.instance_id
+        deadline_s = DEADLINES_S.get(type(event))
+        if deadline_s is None:
+            self._pending.pop(instance_id, None)
+            return
+        self._pending[instance_id] = _Pending(
+            position=record.position,
+            revision=record.version,
+            since=record.time,
+            deadline=record.time + timedelta(seconds=deadline_s),
+            deleting=isinstance(event, InstanceDeleteRequested),
+            cause=record.cause,
+        )
+
+    def _persist(self) -> None:
+        settled = min((p.position for p in self._pending.values()), default=self._position + 1) - 1
+        if settled - self._persisted >= PERSIST_EVERY:
+            move = Move(consumer=self.name, old=self._persisted, new=settled)
+            if self._appender.execute(Unit(asks=(), move=move)).moved:
+                self._persisted = settled
+
+    def _check(self, now: datetime) -> None:
+        for beat in self._log.read(HEARTBEATS, self._heartbeats, BATCH):
+            self._heartbeats = beat.offset
+            self._heard[ServiceId(UUID(beat.key))] = now
+        asks = [
+            self._ask(MarkServiceDown(service_id=s, epoch=epoch, reason="no heartbeat"), f"down/{s}/{epoch}")
+            for s, epoch in self._sessions.items()
+            if (now - self._heard.get(s, now)).total_seconds() > SERVICE_DOWN_AFTER_S
+        ]
+        for instance_id, pending in list(self._pending.items()):
+            if pending.deadline > now:
+                continue
+            waited_s = int((now - pending.since).total_seconds())
+            overdue = MarkOverdue(instance_id=instance_id, task_revision=pending.revision, waited_s=waited_s)
+            asks.append(self._ask(overdue, f"overdue/{instance_id}/{pending.revision}", pending))
+            if pending.deleting:
+                # With its host away the delete is finished for its user; where the host is up it makes no new work.
+                again = DeleteInstance(instance_id=instance_id, project_id=None)
+                asks.append(self._ask(again, f"delete/{instance_id}/{pending.revision}/{waited_s}", pending))
+            self._pending[instance_id] = _Pending(
+                position=pending.position,
+                revision=pending.revision,
+                since=pending.since,
+                deadline=now + timedelta(seconds=SERVICE_DOWN_AFTER_S),
+                deleting=pending.deleting,
+                cause=pending.cause,
+            )
+        if asks:
+            self._appender.execute(Unit(asks=asks))
+
+    def _ask(self, command: object, name: str, pending: _Pending | None = None) -> Ask:
+        command_id = uuid5(_COMMANDS, name)
+        if pending is None:
+            cause = Cause(command_id=command_id, request_id=RequestId(f"req-{command_id}"))
+        else:
+            cause = Cause(
+                command_id=command_id,
+                request_id=pending.cause.request_id,
+                user_id=pending.cause.user_id,
+                project_id=pending.cause.project_id,
+                causation=pending.position,
+            )
+        return Ask(command=command, cause=cause)

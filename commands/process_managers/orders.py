@@ -1,0 +1,260 @@
+"""What each host is wanted to hold: from instance events to the newest order of each residency.
+
+Orders are complete, so the newest is enough; the same order may be published twice. When a host opens a new session, all
+its residencies are ordered again under the new epoch, since the agent refuses older ones.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import replace
+
+import orjson
+
+from commands.event_store import EventStore
+from commands.log.port import Log, Message, Step, orders_topic
+from commands.neighbours.networks import Networks
+from commands.orders import Act, GuestSpec, Order, WantedPower
+from commands.records import Records
+from commands.snapshots import Snapshots
+from commands.states import Folded
+from commands.vault import Vault
+from domain.compute_service import ServiceCameUp
+from domain.identifiers import (
+    HostName,
+    ServiceId,
+    StreamId,
+    category_of,
+    instance_stream,
+    provider_stream,
+    service_stream,
+)
+from domain.instance.events import (
+    InstanceCreateRequested,
+    InstanceDeleted,
+    InstanceOutcomeUnknown,
+    InstancePurged,
+    InstanceScheduleFailed,
+    InstanceSpawnFailed,
+)
+from domain.instance.state import Instance, Residence, TaskState, VmState, evolve
+from domain.recorded import RecordedEvent
+from domain.resource_provider import ProviderTree
+from domain.serialization import to_plain
+
+BATCH = 500
+PERSIST_EVERY = 1000
+CACHED_INSTANCES = 2048
+
+_PENDING: dict[TaskState, Act] = {
+    TaskState.SPAWNING: Act.SPAWN,
+    TaskState.POWERING_ON: Act.POWER_ON,
+    TaskState.POWERING_OFF: Act.POWER_OFF,
+    TaskState.REBOOTING: Act.REBOOT,
+    TaskState.REBOOTING_HARD: Act.REBOOT,
+    TaskState.DELETING: Act.PURGE,
+}
+
+
+class OrdersManager:
+    name = "orders"
+
+    def __init__(
+        self,
+        the_log: Log,
+        store: EventStore,
+        records: Records,
+        snapshots: Snapshots,
+        networks: Networks,
+        vault: Vault,
+    ) -> None:
+        self._log = the_log
+        self._store = store
+        self._records = records
+        self._snapshots = snapshots
+        self._networks = networks
+        self._vault = vault
+        self._position = -1
+        self._persisted = 0
+        self._instances: OrderedDict[StreamId, Folded] = OrderedDict()
+        self._epochs: dict[ServiceId, int] = {}
+
+    def wait(self, timeout_s: float) -> None:
+        self._log.wait_for_events(self._position, timeout_s)
+
+    def step(self) -> bool:
+        if self._position < 0:
+            self._persisted = self._position = self._log.position(self.name)
+        records = self._log.events(self._position, BATCH)
+        if not records:
+            return False
+        newest: dict[tuple[str, str], Message] = {}
+        for record in records:
+            for message in self._messages(record):
+                newest[message.topic, message.key] = message
+        new = records[-1].position
+        if newest or new - self._persisted >= PERSIST_EVERY:
+            step = Step(self.name, self._persisted, new)
+            if not self._log.publish(list(newest.values()), step):
+                self._position = -1  # another process has taken this step: go on from where it is
+                return True
+            self._persisted = new
+        self._position = new
+        return True
+
+    def _messages(self, record: RecordedEvent) -> Iterable[Message]:
+        event = record.event
+        if isinstance(event, ServiceCameUp):
+            self._epochs[event.service_id] = event.epoch
+            return self._all_of_host(event.service_id)
+        if category_of(record.stream) != "instance":
+            return ()
+        before, instance = self._fold(record)
+        messages = []
+        match event:
+            case InstanceCreateRequested() | InstanceScheduleFailed() | InstanceOutcomeUnknown():
+                pass
+            case InstanceSpawnFailed():
+                # The host said that it holds nothing; its order ends there.
+                if before is not None and before.residence is not None:
+                    messages.append(_ended(before, before.residence))
+            case InstanceDeleted() | InstancePurged():
+                self._drop_payloads(instance)
+                if instance.residence is not None:
+                    if instance.purge_pending:
+                        messages.append(self._order(instance, instance.residence))
+                    else:
+                        messages.append(_ended(instance, instance.residence))
+            case _:
+                if instance.residence is not None:
+                    messages.append(self._order(instance, instance.residence))
+        return messages
+
+    def _fold(self, record: RecordedEvent) -> tuple[Instance | None, Instance]:
+        """The instance before and after this event; read from the store where it is not at hand."""
+        known = self._instances.get(record.stream)
+        if known is None and record.version > 1:
+            known = self._before(record)
+        state: Instance | None = None if known is None else known.state
+        after = evolve(state, record.event)
+        self._instances[record.stream] = Folded(record.version, after)
+        self._instances.move_to_end(record.stream)
+        if len(self._instances) > CACHED_INSTANCES:
+            self._instances.popitem(last=False)
+        return state, after
+
+    def _before(self, record: RecordedEvent) -> Folded:
+        state = None
+        for stored in self._store.read_stream(record.stream):
+            if stored.version >= record.version:
+                break
+            state = evolve(state, self._records.decode(stored).event)
+        return Folded(record.version - 1, state)
+
+    def _all_of_host(self, service_id: ServiceId) -> Iterable[Message]:
+        service = self._folded(service_stream(service_id)).state
+        tree: ProviderTree | None = self._folded(provider_stream(service.registration.node_id)).state
+        for consumer_id in () if tree is None else tree.claims:
+            instance = self._folded(StreamId(f"instance:{consumer_id}")).state
+            if instance is not None and instance.residence is not None:
+                yield self._order(instance, instance.residence)
+
+    def _folded(self, stream: StreamId) -> Folded:
+        return self._snapshots.load(self._store, stream, self._records)
+
+    def _epoch(self, service_id: ServiceId) -> int:
+        if service_id not in self._epochs:
+            self._epochs[service_id] = self._folded(service_stream(service_id)).state.epoch
+        return self._epochs[service_id]
+
+    def _order(self, instance: Instance, residence: Residence) -> Message:
+        order = replace(
+            order_of(instance, residence.host, self._store.incarnation, self._epoch(residence.service_id)),
+            guest=self._guest(instance, residence),
+        )
+        return Message(orders_topic(residence.service_id), _key(instance, residence), orjson.dumps(to_plain(order)))
+
+    def _guest(self, instance: Instance, residence: Residence) -> GuestSpec:
+        guest = guest_of(instance, residence)
+        if not instance.interfaces and instance.task_state is TaskState.SPAWNING:
+            request = instance.request
+            interfaces = self._networks.plan(
+                request.network_mode,
+                request.networks,
+                request.security_groups,
+                instance.id,
+                instance.project_id,
+            )
+            return replace(guest, interfaces=interfaces)
+        return guest
+
+    def _drop_payloads(self, instance: Instance) -> None:
+        request = instance.request
+        if request.user_data or request.admin_password or request.injected_files:
+            self._vault.drop_payloads(instance_stream(instance.id))
+
+
+def order_of(instance: Instance, host: HostName, incarnation: str, epoch: int) -> Order:
+    """The whole wanted state of a residency, as the instance is now."""
+    act = None if instance.task_state is None else _PENDING.get(instance.task_state)
+    if instance.purge_pending or act is Act.PURGE:
+        wanted, act = WantedPower.PURGED, Act.PURGE
+    elif act is Act.POWER_OFF or (act is None and instance.vm_state is VmState.STOPPED):
+        wanted = WantedPower.OFF
+    else:
+        wanted = WantedPower.RUNNING
+    assert instance.residence is not None
+    return Order(
+        incarnation=incarnation,
+        order_id=f"{instance.id}/{instance.revision}",
+        host=host,
+        epoch=epoch,
+        generation=instance.revision,
+        task_revision=instance.task_revision,
+        act=act,
+        wanted=wanted,
+        grace_s=instance.grace_s,
+        reboots=instance.reboots,
+        reboot_hard=instance.reboot_hard,
+        guest=guest_of(instance, instance.residence),
+    )
+
+
+def guest_of(instance: Instance, residence: Residence) -> GuestSpec:
+    request, flavor = instance.request, instance.request.flavor
+    return GuestSpec(
+        instance_id=instance.id,
+        project_id=request.project_id,
+        user_id=request.user_id,
+        name=request.name,
+        hostname=request.hostname,
+        flavor_name=flavor.name,
+        vcpus=flavor.vcpus,
+        memory_mib=flavor.memory_mib,
+        root_gib=flavor.root_gib,
+        ephemeral_gib=flavor.ephemeral_gib,
+        swap_mib=flavor.swap_mib,
+        extra_specs=flavor.extra_specs,
+        image=request.image,
+        block_devices=request.block_devices,
+        interfaces=instance.interfaces,
+        config_drive=request.config_drive,
+        metadata=request.metadata,
+        keypair=request.keypair,
+        availability_zone=residence.availability_zone,
+        launch_index=request.launch_index,
+        reservation_id=request.reservation_id,
+        security_groups=request.security_groups,
+        user_data=request.user_data,
+        admin_password=request.admin_password,
+        injected_files=request.injected_files,
+    )
+
+
+def _key(instance: Instance, residence: Residence) -> str:
+    return f"{instance.id}/{residence.host}"
+
+
+def _ended(instance: Instance, residence: Residence) -> Message:
+    return Message(orders_topic(residence.service_id), _key(instance, residence), None)

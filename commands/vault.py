@@ -1,0 +1,136 @@
+"""What must not be in the log: payloads (user data, passwords, files) and the keys of personal data, by subject.
+
+A subject is a user. Each has a key of its own, wrapped by the ledger's master key; destroy it and all the subject's
+personal fields read as erased, in every record, for ever. AES-256-GCM; the stream's id is bound in, so that a field cannot
+be moved to another's record.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from commands.event_store import EventStore, Transaction
+from domain.identifiers import VaultRef
+
+_NONCE_BYTES = 12
+
+
+class VaultDamaged(Exception):
+    """A sealed value does not open: another master key, or altered bytes."""
+
+
+def read_or_make_master_key(path: Path) -> bytes:
+    """The 32-byte master key in `path` (0600), made on first use.
+
+    Raises:
+        VaultDamaged: the file is not a key.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        key = path.read_bytes()
+        if len(key) != 32:
+            raise VaultDamaged(f"{path} is not a vault key (32 bytes)") from None
+        return key
+    key = secrets.token_bytes(32)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(key)
+        file.flush()
+        os.fsync(file.fileno())
+    return key
+
+
+class Vault:
+    def __init__(self, store: EventStore, master_key: bytes) -> None:
+        self._store = store
+        self._master = AESGCM(master_key)
+        self._keys: dict[str, AESGCM] = {}
+
+    def seal_in(self, transaction: Transaction, subject: str, data: bytes, bound_to: str) -> bytes:
+        """Seal under the subject's key, making one inside the appender's transaction where there is none."""
+        key = self._keys.get(subject)
+        if key is None:
+            wrapped = transaction.key(subject)
+            if wrapped is None:
+                plain = AESGCM.generate_key(256)
+                nonce = secrets.token_bytes(_NONCE_BYTES)
+                transaction.add_key(subject, nonce + self._master.encrypt(nonce, plain, subject.encode()))
+                return _seal(AESGCM(plain), data, bound_to)  # not cached: the transaction may yet fail
+            key = self._keys[subject] = self._unwrap(subject, wrapped)
+        return _seal(key, data, bound_to)
+
+    def open(self, subject: str, sealed: bytes, bound_to: str) -> bytes | None:
+        """The data again, or None when the subject's key was destroyed.
+
+        Raises:
+            VaultDamaged: it does not open under the subject's key.
+        """
+        key = self._key(subject)
+        if key is None:
+            return None
+        try:
+            return key.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bound_to.encode())
+        except InvalidTag:
+            raise VaultDamaged(f"a sealed value of {bound_to} does not open") from None
+
+    def put_payloads_in(self, transaction: Transaction, payloads: Mapping[VaultRef, Payload]) -> None:
+        for ref, payload in payloads.items():
+            sealed = self.seal_in(transaction, payload.subject, payload.data, ref)
+            transaction.add_payload(ref, payload.subject, payload.owner, sealed)
+
+    def payload(self, ref: VaultRef) -> bytes | None:
+        """A payload's bytes; None when it was dropped or its subject erased."""
+        found = self._store.payload(ref)
+        return None if found is None else self.open(found[0], found[1], ref)
+
+    def drop_payloads(self, owner: str) -> None:
+        self._store.drop_payloads(owner)
+
+    def erase(self, subject: str) -> bool:
+        """Destroy a subject's key: its personal data is gone from every record. Views must be rebuilt after."""
+        destroyed = self._store.destroy_key(subject)
+        self._keys.pop(subject, None)
+        return destroyed
+
+    def forget_keys(self) -> None:
+        """After a failed transaction: a key seen inside it may never have been stored."""
+        self._keys.clear()
+
+    def _key(self, subject: str) -> AESGCM | None:
+        if (key := self._keys.get(subject)) is None:
+            wrapped = self._store.key(subject)
+            if wrapped is not None:
+                key = self._keys[subject] = self._unwrap(subject, wrapped)
+        return key
+
+    def _unwrap(self, subject: str, wrapped: bytes) -> AESGCM:
+        try:
+            plain = self._master.decrypt(wrapped[:_NONCE_BYTES], wrapped[_NONCE_BYTES:], subject.encode())
+        except InvalidTag:
+            raise VaultDamaged(f"the key of {subject} does not open under this master key") from None
+        return AESGCM(plain)
+
+
+class Payload:
+    """A secret on its way into the vault. Its repr shows nothing of it."""
+
+    __slots__ = ("data", "owner", "subject")
+
+    def __init__(self, data: bytes, *, subject: str, owner: str) -> None:
+        self.data = data
+        self.subject = subject
+        self.owner = owner  # the stream it belongs to; dropped with it
+
+    def __repr__(self) -> str:
+        return f"Payload({len(self.data)} bytes of {self.owner})"
+
+
+def _seal(key: AESGCM, data: bytes, bound_to: str) -> bytes:
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    return nonce + key.encrypt(nonce, data, bound_to.encode())

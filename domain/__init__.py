@@ -1,0 +1,1 @@
+"""What can happen to compute instances, and the rules: pure, standard library only. Begin with `instance/events.py`."""

@@ -1,0 +1,187 @@
+"""Every refusal, as one tree. `code` is public and permanent; only `gateway/faults.py` turns it into HTTP."""
+
+from __future__ import annotations
+
+
+class DomainError(Exception):
+    """A command was refused; nothing was recorded. The message is meant for the person who asked."""
+
+    code = "refused"
+
+
+class NotFound(DomainError):
+    code = "not_found"
+
+
+class Conflict(DomainError):
+    code = "conflict"
+
+
+class Invalid(DomainError):
+    code = "invalid"
+
+
+class Forbidden(DomainError):
+    code = "forbidden"
+
+
+class ConcurrencyConflict(DomainError):
+    """Another writer was faster, several times in a row; the same command may be sent again."""
+
+    code = "concurrency_conflict"
+
+
+# instances
+
+
+class InstanceNotFound(NotFound):
+    code = "instance.not_found"
+
+    def __init__(self, instance_id: object) -> None:
+        super().__init__(f"Instance {instance_id} could not be found.")
+
+
+class InstanceExists(Conflict):
+    code = "instance.exists"
+
+
+class InstanceWrongState(Conflict):
+    """Nova's InstanceInvalidState: the attribute is vm_state, task_state or launched_at."""
+
+    code = "instance.wrong_state"
+
+    def __init__(self, action: str, instance_id: object, attribute: str, value: str) -> None:
+        super().__init__(f"Cannot '{action}' instance {instance_id} while it is in {attribute} {value}")
+
+
+class InstanceNotReady(Conflict):
+    code = "instance.not_ready"
+
+    def __init__(self, instance_id: object) -> None:
+        super().__init__(f"Instance {instance_id} is not ready")
+
+
+class ReportSuperseded(DomainError):
+    """A report about a task that is no longer the pending one, or that was settled before."""
+
+    code = "report.superseded"
+
+
+class ReportNotYours(Forbidden):
+    """A host reported on a guest that is not and never was its own."""
+
+    code = "report.not_yours"
+
+
+# scheduling and claims
+
+
+class ClaimDoesNotFit(Conflict):
+    """No candidate of a claim has the room any more; another choice may."""
+
+    code = "claim.does_not_fit"
+
+
+class ProviderNotFound(NotFound):
+    code = "provider.not_found"
+
+
+# quota
+
+
+class QuotaExceeded(Forbidden):
+    code = "quota.exceeded"
+
+    def __init__(self, resource: str, requested: str, used: str, allowed: str) -> None:
+        super().__init__(
+            f"Quota exceeded for {resource}: Requested {requested}, but already used {used} of {allowed} {resource}"
+        )
+
+
+class KeypairQuotaExceeded(Forbidden):
+    code = "quota.keypairs_exceeded"
+
+    def __init__(self) -> None:
+        super().__init__("Maximum number of key pairs exceeded")
+
+
+class QuotaBelowUsage(Invalid):
+    code = "quota.below_usage"
+
+
+# flavors
+
+
+class FlavorNotFound(NotFound):
+    code = "flavor.not_found"
+
+    def __init__(self, flavor_id: str) -> None:
+        super().__init__(f"Flavor {flavor_id} could not be found.")
+
+
+class FlavorExists(Conflict):
+    code = "flavor.exists"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Flavor with name {name} already exists.")
+
+
+class FlavorIdExists(Conflict):
+    code = "flavor.id_exists"
+
+    def __init__(self, flavor_id: str) -> None:
+        super().__init__(f"Flavor with ID {flavor_id} already exists.")
+
+
+class FlavorUnusable(Invalid):
+    """The flavor is there but cannot run this image (memory or disk too small)."""
+
+    code = "flavor.unusable"
+
+
+class BadFlavor(Invalid):
+    """A create named a flavor that this project cannot see (Nova answers 400, not 404)."""
+
+    code = "flavor.bad_reference"
+
+    def __init__(self, flavor_id: str) -> None:
+        super().__init__(f"Flavor {flavor_id} could not be found.")
+
+
+# keypairs
+
+
+class KeypairNotFound(NotFound):
+    code = "keypair.not_found"
+
+    def __init__(self, name: str, user_id: str) -> None:
+        super().__init__(f"Keypair {name} not found for user {user_id}")
+
+
+class KeypairExists(Conflict):
+    code = "keypair.exists"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Key pair '{name}' already exists.")
+
+
+class BadKeypair(Invalid):
+    """A create named a key pair that its user does not have (Nova answers 400)."""
+
+    code = "keypair.bad_reference"
+
+
+# services
+
+
+class ServiceNotFound(NotFound):
+    code = "service.not_found"
+
+    def __init__(self, service_id: object) -> None:
+        super().__init__(f"Service {service_id} could not be found.")
+
+
+class HostRenamed(Conflict):
+    """An agent came back with another name than its compute id was registered under."""
+
+    code = "service.host_renamed"

@@ -1,0 +1,1 @@
+"""One instance: its events, its state, and which request is allowed from which state."""

@@ -1,0 +1,215 @@
+"""An instance as its events have made it. `lifecycle.py` says which request is allowed from which state.
+
+`task_state` is a request still waiting for its outcome. Nothing here has a clock: times are the recorded events'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum, StrEnum
+from typing import assert_never
+
+from domain.errors import InstanceNotFound
+from domain.identifiers import HostName, InstanceId, NodeId, ProjectId, ServiceId, UserId
+from domain.instance.events import (
+    AttachedInterface,
+    InstanceCreateRequested,
+    InstanceDeleted,
+    InstanceDeleteFailed,
+    InstanceDeleteRequested,
+    InstanceEvent,
+    InstanceOutcomeUnknown,
+    InstancePowerStateObserved,
+    InstancePurged,
+    InstanceRebooted,
+    InstanceRebootFailed,
+    InstanceRebootRequested,
+    InstanceScheduled,
+    InstanceScheduleFailed,
+    InstanceSpawned,
+    InstanceSpawnFailed,
+    InstanceStarted,
+    InstanceStartFailed,
+    InstanceStartRequested,
+    InstanceStopFailed,
+    InstanceStopped,
+    InstanceStopRequested,
+)
+
+
+class VmState(StrEnum):
+    BUILDING = "building"
+    ACTIVE = "active"
+    STOPPED = "stopped"
+    ERROR = "error"
+    DELETED = "deleted"
+
+
+class TaskState(StrEnum):
+    SCHEDULING = "scheduling"
+    SPAWNING = "spawning"
+    POWERING_ON = "powering-on"
+    POWERING_OFF = "powering-off"
+    REBOOTING = "rebooting"
+    REBOOTING_HARD = "rebooting_hard"
+    DELETING = "deleting"
+
+
+class PowerState(IntEnum):
+    """As Nova shows it (OS-EXT-STS:power_state)."""
+
+    NO_STATE = 0
+    RUNNING = 1
+    PAUSED = 3
+    SHUTDOWN = 4
+    CRASHED = 6
+    SUSPENDED = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residence:
+    """Where an instance is, or is being built."""
+
+    host: HostName
+    node_id: NodeId
+    service_id: ServiceId
+    availability_zone: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    request: InstanceCreateRequested
+    vm_state: VmState
+    task_state: TaskState | None
+    power_state: int = PowerState.NO_STATE
+    revision: int = 1  # events folded so far: the stream's version
+    task_revision: int = 1  # the revision that the pending request made
+    residence: Residence | None = None
+    former_hosts: tuple[HostName, ...] = ()  # tried, or lived on; they may report late
+    attempts: int = 0
+    launched: bool = False
+    interfaces: tuple[AttachedInterface, ...] = ()
+    fault: str | None = None
+    reboots: int = 0
+    reboot_hard: bool = False
+    grace_s: int = 60
+    overdue: bool = False
+    purge_pending: bool = False  # deleted for its user; its host may still hold it
+
+    @property
+    def id(self) -> InstanceId:
+        return self.request.instance_id
+
+    @property
+    def project_id(self) -> ProjectId:
+        return self.request.project_id
+
+    @property
+    def subject(self) -> UserId:
+        """Whose key seals a snapshot of this state."""
+        return self.request.user_id
+
+    @property
+    def deleted(self) -> bool:
+        return self.vm_state is VmState.DELETED
+
+
+def known(instance: Instance | None) -> Instance:
+    if instance is None:
+        raise InstanceNotFound("(none)")
+    return instance
+
+
+def evolve(instance: Instance | None, event: InstanceEvent) -> Instance:
+    if isinstance(event, InstanceCreateRequested):
+        return Instance(request=event, vm_state=VmState.BUILDING, task_state=TaskState.SCHEDULING)
+    before = known(instance)
+    return replace(_evolved(before, event), revision=before.revision + 1)
+
+
+def _evolved(instance: Instance, event: InstanceEvent) -> Instance:
+    match event:
+        case InstanceCreateRequested():
+            return instance
+        case InstanceScheduled():
+            residence = Residence(
+                host=event.host,
+                node_id=event.node_id,
+                service_id=event.service_id,
+                availability_zone=event.availability_zone,
+            )
+            return _task(instance, TaskState.SPAWNING, residence=residence, attempts=event.attempt)
+        case InstanceScheduleFailed():
+            return _idle(instance, vm_state=VmState.ERROR, fault=event.message)
+        case InstanceSpawned():
+            return _idle(
+                instance,
+                vm_state=VmState.ACTIVE,
+                power_state=event.power_state,
+                launched=True,
+                interfaces=event.interfaces,
+            )
+        case InstanceSpawnFailed():
+            former = (*instance.former_hosts, event.host)
+            return _task(instance, TaskState.SCHEDULING, residence=None, former_hosts=former)
+        case InstanceStartRequested():
+            return _task(instance, TaskState.POWERING_ON)
+        case InstanceStarted():
+            return _idle(instance, vm_state=VmState.ACTIVE, power_state=event.power_state)
+        case InstanceStopRequested():
+            return _task(instance, TaskState.POWERING_OFF, grace_s=event.grace_s)
+        case InstanceStopped():
+            return _idle(instance, vm_state=VmState.STOPPED, power_state=event.power_state)
+        case InstanceRebootRequested():
+            task = TaskState.REBOOTING_HARD if event.hard else TaskState.REBOOTING
+            return _task(instance, task, reboots=instance.reboots + 1, reboot_hard=event.hard, grace_s=event.grace_s)
+        case InstanceRebooted():
+            return _idle(instance, vm_state=VmState.ACTIVE, power_state=event.power_state, fault=None)
+        case InstanceStartFailed() | InstanceStopFailed():
+            return _idle(instance, fault=event.message)
+        case InstanceRebootFailed():
+            return _idle(instance, vm_state=VmState.ERROR, fault=event.message)
+        case InstanceDeleteRequested():
+            return _task(instance, TaskState.DELETING)
+        case InstanceDeleteFailed():
+            return _idle(instance, vm_state=VmState.ERROR, fault=event.message)
+        case InstanceDeleted():
+            return _idle(
+                instance,
+                vm_state=VmState.DELETED,
+                power_state=PowerState.NO_STATE,
+                purge_pending=event.purge_pending,
+            )
+        case InstancePurged():
+            return replace(instance, purge_pending=False)
+        case InstancePowerStateObserved():
+            return _observed(instance, event.power_state)
+        case InstanceOutcomeUnknown():
+            return replace(instance, overdue=True)
+        case _:
+            assert_never(event)
+
+
+def _task(instance: Instance, task: TaskState, **changes: object) -> Instance:
+    return replace(
+        instance,
+        task_state=task,
+        task_revision=instance.revision + 1,
+        overdue=False,
+        **changes,  # type: ignore[arg-type]
+    )
+
+
+def _idle(instance: Instance, **changes: object) -> Instance:
+    return replace(instance, task_state=None, overdue=False, **changes)  # type: ignore[arg-type]
+
+
+def _observed(instance: Instance, power_state: int) -> Instance:
+    """Power seen without a request: an active instance found off is stopped (Nova's power state sync)."""
+    if (
+        instance.vm_state is VmState.ACTIVE
+        and instance.task_state is None
+        and power_state in (PowerState.SHUTDOWN, PowerState.CRASHED)
+    ):
+        return replace(instance, vm_state=VmState.STOPPED, power_state=power_state)
+    return replace(instance, power_state=power_state)

@@ -1,0 +1,54 @@
+"""Filters: a pure rule each, in the order they are applied. `commands/scheduling/columns.py` runs the same rules over
+all hosts at once; a property test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from domain.scheduling.request_spec import HostState, RequestSpec
+
+Rule = Callable[[RequestSpec, HostState], bool]
+
+
+def compute(spec: RequestSpec, host: HostState) -> bool:
+    """Nova's ComputeFilter: the service is up and enabled. A forced host need only be up."""
+    return host.reachable and (host.enabled or spec.forced_host is not None)
+
+
+def named_host(spec: RequestSpec, host: HostState) -> bool:
+    """The host or node the request names, forced (zone:host:node) or asked for (Nova API 2.74)."""
+    wanted = (
+        (spec.forced_host, host.host),
+        (spec.requested_host, host.host),
+        (spec.forced_node, host.node_name),
+        (spec.requested_node, host.node_name),
+    )
+    return all(name is None or name == has for name, has in wanted)
+
+
+def availability_zone(spec: RequestSpec, host: HostState) -> bool:
+    """The zone asked for. A forced host is taken whatever its zone, as in Nova."""
+    return spec.availability_zone in (None, host.availability_zone) or spec.forced_host is not None
+
+
+def retry(spec: RequestSpec, host: HostState) -> bool:
+    """Not a host where this instance failed to start before."""
+    return host.host not in spec.excluded_hosts
+
+
+def capacity(spec: RequestSpec, host: HostState) -> bool:
+    """Room for every class asked for: (total − reserved) × ratio, unit sizes and steps (Placement)."""
+    return all(
+        name in host.inventories and host.inventories[name].admits(amount, host.used.get(name, 0))
+        for name, amount in spec.amounts.items()
+    )
+
+
+FILTERS: tuple[tuple[str, Rule], ...] = (
+    ("ComputeFilter", compute),
+    ("HostFilter", named_host),
+    ("AvailabilityZoneFilter", availability_zone),
+    ("RetryFilter", retry),
+    ("CapacityFilter", capacity),
+)

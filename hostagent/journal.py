@@ -1,0 +1,114 @@
+"""What this host has begun and done: fsynced before and after each act, so that a killed agent knows where it stood.
+
+It refuses orders of a lower generation or an older epoch than it has taken, and keeps the last outcome of each guest, to
+be reported again until the ledger's next order shows that it is settled.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from uuid import UUID
+
+from commands.orders import Act
+from domain.identifiers import InstanceId
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS host (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS guests (
+    instance_id TEXT PRIMARY KEY, generation INTEGER NOT NULL, epoch INTEGER NOT NULL,
+    begun TEXT, begun_revision INTEGER NOT NULL, settled_revision INTEGER NOT NULL, outcome BLOB) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What is known of one guest's orders. Revisions are those of the requests that the acts were for."""
+
+    generation: int = 0
+    epoch: int = 0
+    begun: Act | None = None  # the last act begun
+    begun_revision: int = 0
+    settled_revision: int = 0  # of the last act that has an outcome
+    outcome: bytes | None = None  # its report, until it is known to be recorded
+
+
+NOTHING = Entry()
+
+
+class Journal:
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=FULL")
+        self._db.executescript(_TABLES)
+        self._entries = {
+            InstanceId(UUID(row[0])): Entry(
+                generation=row[1],
+                epoch=row[2],
+                begun=None if row[3] is None else Act(row[3]),
+                begun_revision=row[4],
+                settled_revision=row[5],
+                outcome=row[6],
+            )
+            for row in self._db.execute("SELECT * FROM guests")
+        }
+
+    def fact(self, name: str, first: str) -> str:
+        """A lasting fact about this host, `first` when it has none yet."""
+        with self._lock:
+            self._db.execute("INSERT OR IGNORE INTO host VALUES (?, ?)", (name, first))
+            row = self._db.execute("SELECT value FROM host WHERE name = ?", (name,)).fetchone()
+            return str(row[0])
+
+    def set_fact(self, name: str, value: str) -> None:
+        with self._lock:
+            self._db.execute("INSERT OR REPLACE INTO host VALUES (?, ?)", (name, value))
+
+    def entry(self, instance_id: InstanceId) -> Entry:
+        return self._entries.get(instance_id, NOTHING)
+
+    def entries(self) -> dict[InstanceId, Entry]:
+        return dict(self._entries)
+
+    def took(self, orders: Iterable[tuple[InstanceId, int, int]]) -> None:
+        """Orders accepted: (guest, generation, epoch) each. Not synced by itself: the act that follows is."""
+        for instance_id, generation, epoch in orders:
+            entry = self.entry(instance_id)
+            self._entries[instance_id] = replace(entry, generation=generation, epoch=epoch)
+
+    def begin(self, instance_id: InstanceId, act: Act, revision: int) -> None:
+        self._put(instance_id, replace(self.entry(instance_id), begun=act, begun_revision=revision))
+
+    def settle(self, instance_id: InstanceId, revision: int, outcome: bytes) -> None:
+        self._put(instance_id, replace(self.entry(instance_id), settled_revision=revision, outcome=outcome))
+
+    def forget(self, instance_id: InstanceId) -> None:
+        """The ledger wants nothing of this guest any more."""
+        with self._lock:
+            self._db.execute("DELETE FROM guests WHERE instance_id = ?", (str(instance_id),))
+            self._entries.pop(instance_id, None)
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    def _put(self, instance_id: InstanceId, entry: Entry) -> None:
+        with self._lock:
+            self._db.execute(
+                "INSERT OR REPLACE INTO guests VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    str(instance_id),
+                    entry.generation,
+                    entry.epoch,
+                    entry.begun,
+                    entry.begun_revision,
+                    entry.settled_revision,
+                    entry.outcome,
+                ),
+            )
+            self._entries[instance_id] = entry

@@ -1,0 +1,105 @@
+"""What an order names and does not carry: images, user data, passwords, files. Asked for by order, from whoever keeps it.
+
+In one process that is the vault and the image service themselves; on another machine, the gateway's agent API.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+import orjson
+
+from commands.orders import GuestSpec
+from domain.identifiers import VaultRef
+from hostagent.config_drive import ConfigDrivePayload, write_config_drive
+from hostagent.drivers.protocol import DriverError, GuestFiles
+from hostagent.images import ImageCache
+
+
+class PayloadSource(Protocol):
+    def payload(self, ref: VaultRef) -> bytes | None:
+        """A sealed payload's bytes; None when it is gone."""
+
+    def fetch_image(self, image_id: str, to: Path) -> None:
+        """Put an image's bytes at `to`.
+
+        Raises:
+            Exception: they cannot be had; the message says why.
+        """
+
+
+class Files:
+    """Puts in place what a create needs: images through the host's cache, and the config drive."""
+
+    def __init__(
+        self, source: PayloadSource, images: ImageCache, directory: Path, clock: Callable[[], datetime]
+    ) -> None:
+        self._source = source
+        self._images = images
+        self._directory = directory
+        self._clock = clock
+
+    def prepare(self, guest: GuestSpec) -> GuestFiles:
+        """Raises:
+        DriverError: an image cannot be had or is corrupt, or a payload is gone.
+        """
+        image = guest.image
+        root = kernel = ramdisk = drive = None
+        if image is not None:
+            root = self._image(image.image_id, image.checksum_algorithm, image.checksum)
+            if image.kernel is not None:
+                boot = image.kernel
+                kernel = self._image(boot.image_id, boot.checksum_algorithm, boot.checksum)
+            if image.ramdisk is not None:
+                boot = image.ramdisk
+                ramdisk = self._image(boot.image_id, boot.checksum_algorithm, boot.checksum)
+        if guest.config_drive:
+            drive = self._directory / f"{guest.instance_id}.config.iso"
+            write_config_drive(
+                drive, guest, self._payload_of(guest), seed=secrets.token_bytes(32), now=self._clock()
+            )
+        return GuestFiles(
+            root_image=root,
+            root_format="raw" if image is None or image.disk_format is None else image.disk_format,
+            kernel=kernel,
+            ramdisk=ramdisk,
+            config_drive=drive,
+        )
+
+    def discard(self, files: GuestFiles) -> None:
+        """After a create that failed: what was made for this guest alone."""
+        if files.config_drive is not None:
+            files.config_drive.unlink(missing_ok=True)
+
+    def _image(self, image_id: str, algorithm: str | None, checksum: str | None) -> Path:
+        try:
+            return self._images.ensure(image_id, algorithm, checksum, self._source.fetch_image)
+        except Exception as error:
+            raise DriverError(f"image {image_id} cannot be had: {error}") from error
+
+    def _payload_of(self, guest: GuestSpec) -> ConfigDrivePayload:
+        password = self._payload(guest.admin_password)
+        injected = self._payload(guest.injected_files)
+        return ConfigDrivePayload(
+            user_data=self._payload(guest.user_data),
+            admin_password=None if password is None else password.decode(),
+            injected_files=() if injected is None else decode_injected_files(injected),
+        )
+
+    def _payload(self, ref: VaultRef | None) -> bytes | None:
+        if ref is None:
+            return None
+        payload = self._source.payload(ref)
+        if payload is None:
+            raise DriverError("a payload that the guest was created with is no longer kept")
+        return payload
+
+
+def decode_injected_files(payload: bytes) -> list[tuple[str, bytes]]:
+    """Nova's personality as it lies in the vault: a JSON list of path and base64 contents."""
+    return [(path, base64.b64decode(contents)) for path, contents in orjson.loads(payload)]

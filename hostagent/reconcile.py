@@ -1,0 +1,78 @@
+"""Pure: what is wanted × what is observed × what the journal knows → what to do next for one guest.
+
+Planning again after the action was taken plans nothing more. Absence from what is wanted never destroys anything; only a
+purge order does. A guest that nobody asked to start is not started: its user may have shut it down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from commands.orders import Act, Order, WantedPower
+from domain.instance.state import PowerState
+from hostagent.drivers.protocol import ObservedGuest
+from hostagent.journal import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Perform:
+    """Call the driver for the pending request, then report."""
+
+    act: Act
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The request is settled; say so (again)."""
+
+    outcome: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The request cannot be met by this host."""
+
+    act: Act
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Enforce:
+    """No request is pending, but the guest runs though it is wanted off: cut its power."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observe:
+    """No request is pending, and the guest's power is not what it was wanted to be: tell the ledger."""
+
+    power_state: int
+
+
+Action = Perform | Report | Fail | Enforce | Observe
+
+_OFF = (PowerState.SHUTDOWN, PowerState.CRASHED, PowerState.NO_STATE)
+
+
+def refuses(order: Order, entry: Entry, epoch: int) -> str | None:
+    """Why an order is not taken: it is of an older host session, or older than one already taken."""
+    if order.epoch < max(epoch, entry.epoch):
+        return f"epoch {order.epoch} is older than {max(epoch, entry.epoch)}"
+    if order.generation < entry.generation:
+        return f"generation {order.generation} is lower than {entry.generation}"
+    return None
+
+
+def reconcile(order: Order, observed: ObservedGuest | None, entry: Entry) -> Action | None:
+    """The one thing to do for this guest, or nothing."""
+    if order.act is not None:
+        if entry.settled_revision >= order.task_revision:
+            return Report(entry.outcome) if entry.outcome is not None else None
+        if observed is None and order.act not in (Act.SPAWN, Act.PURGE):
+            return Fail(order.act, "the hypervisor does not hold this guest")
+        return Perform(order.act)
+    power_state = PowerState.NO_STATE if observed is None else observed.power_state
+    if order.wanted is WantedPower.OFF and power_state not in _OFF:
+        return Enforce()
+    if order.wanted is WantedPower.RUNNING and power_state != PowerState.RUNNING:
+        return Observe(power_state)
+    return None
