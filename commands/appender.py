@@ -234,7 +234,9 @@ class _Flush:
             self._states[stream] = Folded(cached.version + 1, state, cached.snapshot_version)
             self._pending.append((ask, stream, cached.version + 1, event))
         self._accepted[command_id] = (first, len(self._pending))
-        self._appender._vault.put_payloads_in(self._transaction, ask.payloads)
+        streams = {stream for stream, _ in decided}  # fewer instances than asked for may have been made
+        kept = {ref: payload for ref, payload in ask.payloads.items() if payload.owner in streams}
+        self._appender._vault.put_payloads_in(self._transaction, kept)
         return command_id
 
     def record(self) -> None:

@@ -5,13 +5,13 @@ Which adapters stand behind the ports is decided here and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from commands.appender import Appender
-from commands.decisions import DECISIONS
+from commands.decisions import decisions
 from commands.event_store import EventStore, SQLiteEventStore
 from commands.inbox import Inbox
 from commands.log.consumer import Consumer
@@ -23,6 +23,7 @@ from commands.process_managers.orders import OrdersManager
 from commands.records import Records
 from commands.snapshots import Snapshots
 from commands.vault import Vault, read_or_make_master_key
+from domain.quota import DEFAULT_LIMITS
 
 
 def utc_now() -> datetime:
@@ -64,9 +65,10 @@ def command_side(
     storage: Storage,
     networks: Networks,
     clock: Callable[[], datetime] = utc_now,
+    quota_defaults: Mapping[str, int] = DEFAULT_LIMITS,
 ) -> CommandSide:
     store, vault, the_log, records = storage.store, storage.vault, storage.log, storage.records
-    appender = Appender(store, vault, DECISIONS, clock, the_log.committed)
+    appender = Appender(store, vault, decisions(quota_defaults), clock, the_log.committed)
     snapshots = Snapshots(vault)
     return CommandSide(
         appender,
@@ -74,6 +76,6 @@ def command_side(
             BuildManager(the_log, appender, store, records, snapshots),
             OrdersManager(the_log, store, records, snapshots, networks, vault),
             Inbox(the_log, appender, store),
-            DeadlinesManager(the_log, appender, store, clock),
+            DeadlinesManager(the_log, appender, store, records, snapshots, clock),
         ),
     )

@@ -34,6 +34,12 @@ class MarkServiceDown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MarkServiceUp:
+    service_id: ServiceId
+    epoch: int  # of the session that is heard of again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EnableService:
     service_id: ServiceId
 
@@ -112,6 +118,15 @@ def decide_service_down(command: MarkServiceDown, states: States) -> Decision:
     if not service.up or service.epoch != command.epoch:
         return []
     event = ServiceWentDown(service_id=command.service_id, reason=command.reason)
+    return [(service_stream(command.service_id), event)]
+
+
+def decide_service_up(command: MarkServiceUp, states: States) -> Decision:
+    """The host's session was only silent: it goes on, and all its guests are ordered again."""
+    service = _service(command.service_id, states)
+    if service.up or service.epoch != command.epoch:
+        return []
+    event = ServiceCameUp(service_id=command.service_id, epoch=command.epoch)
     return [(service_stream(command.service_id), event)]
 
 

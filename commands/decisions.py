@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+
 from commands.appender import Decide
 from commands.compute_service import (
     DisableService,
     EnableService,
     MarkServiceDown,
+    MarkServiceUp,
     RegisterHost,
     decide_disable,
     decide_enable,
     decide_register,
     decide_service_down,
+    decide_service_up,
 )
 from commands.flavor import (
     CreateFlavor,
@@ -48,6 +53,17 @@ from commands.instance.schedule import (
 )
 from commands.keypair import CreateKeypair, DeleteKeypair, decide_create_keypair, decide_delete_keypair
 from commands.quota import ResetQuotaLimits, SetQuotaLimits, decide_reset_limits, decide_set_limits
+from domain.quota import DEFAULT_LIMITS
+
+
+def decisions(quota_defaults: Mapping[str, int] = DEFAULT_LIMITS) -> dict[type, Decide]:
+    """The table; `quota_defaults` are the limits of projects that have none of their own (Nova's [quota])."""
+    return {
+        **DECISIONS,
+        CreateInstances: partial(decide_create, defaults=quota_defaults),
+        CreateKeypair: partial(decide_create_keypair, defaults=quota_defaults),
+    }
+
 
 DECISIONS: dict[type, Decide] = {
     CreateInstances: decide_create,
@@ -62,6 +78,7 @@ DECISIONS: dict[type, Decide] = {
     MarkOverdue: decide_overdue,
     RegisterHost: decide_register,
     MarkServiceDown: decide_service_down,
+    MarkServiceUp: decide_service_up,
     EnableService: decide_enable,
     DisableService: decide_disable,
     SetQuotaLimits: decide_set_limits,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from commands.command import Decision
@@ -9,7 +10,7 @@ from commands.states import States
 from domain.errors import KeypairExists, KeypairNotFound, KeypairQuotaExceeded
 from domain.identifiers import ProjectId, UserId, keypair_stream
 from domain.keypair import KeypairCreated, KeypairDeleted
-from domain.quota import UNLIMITED
+from domain.quota import DEFAULT_LIMITS, UNLIMITED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,9 @@ class DeleteKeypair:
     name: str
 
 
-def decide_create_keypair(command: CreateKeypair, states: States) -> Decision:
+def decide_create_keypair(
+    command: CreateKeypair, states: States, defaults: Mapping[str, int] = DEFAULT_LIMITS
+) -> Decision:
     """Nova API 2.1, POST /os-keypairs.
 
     Raises:
@@ -36,7 +39,7 @@ def decide_create_keypair(command: CreateKeypair, states: States) -> Decision:
         KeypairQuotaExceeded: HTTP answers 403.
     """
     keypairs = states.keypairs(command.user_id)
-    limit = states.quota(command.project_id).limit("key_pairs")
+    limit = states.quota(command.project_id).limit("key_pairs", defaults)
     if limit != UNLIMITED and len(keypairs.by_id) >= limit:
         raise KeypairQuotaExceeded
     if keypairs.named(command.name) is not None:

@@ -13,6 +13,7 @@ from domain.identifiers import InstanceId, ProjectId, quota_stream
 from domain.quota import (
     CORES,
     COUNTED,
+    DEFAULT_LIMITS,
     INSTANCES,
     RAM,
     UNLIMITED,
@@ -76,28 +77,27 @@ def released(project_id: ProjectId, instance_id: InstanceId, flavor: FlavorSpec)
     return QuotaReleased(project_id=project_id, instance_id=instance_id, amounts=amounts_of(flavor))
 
 
-def headroom(quota: Quota, flavor: FlavorSpec) -> int:
+def headroom(quota: Quota, flavor: FlavorSpec, defaults: Mapping[str, int] = DEFAULT_LIMITS) -> int:
     """How many instances of this flavor the project may still create; a very large number where nothing limits it."""
     room = 2**31
     for resource, amount in amounts_of(flavor).items():
-        limit = quota.limit(resource)
+        limit = quota.limit(resource, defaults)
         if limit != UNLIMITED and amount:
             room = min(room, (limit - quota.used.get(resource, 0)) // amount)
     return max(0, room)
 
 
-def require_quota(quota: Quota, flavor: FlavorSpec, count: int) -> None:
+def require_quota(quota: Quota, flavor: FlavorSpec, count: int, defaults: Mapping[str, int] = DEFAULT_LIMITS) -> None:
     """Raises:
     QuotaExceeded: `count` instances do not fit; names every resource that is short.
     """
     asked = {k: v * count for k, v in amounts_of(flavor).items()}
-    short = [
-        k for k in sorted(COUNTED) if quota.limit(k) != UNLIMITED and quota.used.get(k, 0) + asked[k] > quota.limit(k)
-    ]
+    limits = {k: quota.limit(k, defaults) for k in sorted(COUNTED)}
+    short = [k for k, limit in limits.items() if limit != UNLIMITED and quota.used.get(k, 0) + asked[k] > limit]
     if short:
         raise QuotaExceeded(
             ", ".join(short),
             ", ".join(str(asked[k]) for k in short),
             ", ".join(str(quota.used.get(k, 0)) for k in short),
-            ", ".join(str(quota.limit(k)) for k in short),
+            ", ".join(str(limits[k]) for k in short),
         )

@@ -38,9 +38,8 @@ class Snapshots:
         state: Any = None
         snapshot = reads.snapshot(stream)
         if snapshot is not None and snapshot.shape == kind.shape:
-            opened = self._open(stream, snapshot)
-            if opened is not None:
-                version, state = snapshot.version, from_plain(kind.state, orjson.loads(opened))
+            state = self._open(stream, snapshot, kind.state)
+            version = 0 if state is None else snapshot.version
         snapshot_version = version
         for stored in reads.read_stream(stream, version):
             record = records.decode(stored)
@@ -62,11 +61,13 @@ class Snapshots:
         transaction.save_snapshot(stream, snapshot)
         cached.snapshot_version = cached.version
 
-    def _open(self, stream: StreamId, snapshot: Snapshot) -> bytes | None:
+    def _open(self, stream: StreamId, snapshot: Snapshot, state: type) -> Any:
+        """The state, or None where the snapshot cannot be read: the events can."""
+        body: bytes | None = snapshot.state
         subject, separator, sealed = snapshot.state.partition(b"\0")
-        if not separator:
-            return snapshot.state
         try:
-            return self._vault.open(orjson.loads(subject), sealed, f"{stream}/snapshot")
-        except VaultDamaged:
+            if separator:
+                body = self._vault.open(orjson.loads(subject), sealed, f"{stream}/snapshot")
+            return None if body is None else from_plain(state, orjson.loads(body))
+        except (VaultDamaged, ValueError, TypeError, KeyError):
             return None

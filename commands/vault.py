@@ -1,15 +1,18 @@
 """What must not be in the log: payloads (user data, passwords, files) and the keys of personal data, by subject.
 
 A subject is a user. Each has a key of its own, wrapped by the ledger's master key; destroy it and all the subject's
-personal fields read as erased, in every record, for ever. AES-256-GCM; the stream's id is bound in, so that a field cannot
-be moved to another's record.
+personal fields read as erased, in every record, for ever. What is recorded of the subject afterwards gets a new key; each
+sealed value names its key, so that the older ones still read as erased. AES-256-GCM; the stream's id is bound in, so that
+a field cannot be moved to another's record.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
@@ -19,6 +22,7 @@ from commands.event_store import EventStore, Transaction
 from domain.identifiers import VaultRef
 
 _NONCE_BYTES = 12
+_KEY_ID_BYTES = 8
 
 
 class VaultDamaged(Exception):
@@ -46,11 +50,29 @@ def read_or_make_master_key(path: Path) -> bytes:
     return key
 
 
+@dataclass(frozen=True, slots=True)
+class _Key:
+    key_id: bytes  # stands before what it sealed; tells nothing of the key
+    cipher: AESGCM
+
+    @classmethod
+    def of(cls, plain: bytes) -> _Key:
+        return cls(hashlib.sha256(plain).digest()[:_KEY_ID_BYTES], AESGCM(plain))
+
+    def seal(self, data: bytes, bound_to: str) -> bytes:
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return self.key_id + nonce + self.cipher.encrypt(nonce, data, bound_to.encode())
+
+    def open(self, sealed: bytes, bound_to: str) -> bytes:
+        nonce, data = sealed[_KEY_ID_BYTES:][:_NONCE_BYTES], sealed[_KEY_ID_BYTES + _NONCE_BYTES :]
+        return self.cipher.decrypt(nonce, data, bound_to.encode())
+
+
 class Vault:
     def __init__(self, store: EventStore, master_key: bytes) -> None:
         self._store = store
         self._master = AESGCM(master_key)
-        self._keys: dict[str, AESGCM] = {}
+        self._keys: dict[str, _Key] = {}
 
     def seal_in(self, transaction: Transaction, subject: str, data: bytes, bound_to: str) -> bytes:
         """Seal under the subject's key, making one inside the appender's transaction where there is none."""
@@ -61,9 +83,9 @@ class Vault:
                 plain = AESGCM.generate_key(256)
                 nonce = secrets.token_bytes(_NONCE_BYTES)
                 transaction.add_key(subject, nonce + self._master.encrypt(nonce, plain, subject.encode()))
-                return _seal(AESGCM(plain), data, bound_to)  # not cached: the transaction may yet fail
+                return _Key.of(plain).seal(data, bound_to)  # not cached: the transaction may yet fail
             key = self._keys[subject] = self._unwrap(subject, wrapped)
-        return _seal(key, data, bound_to)
+        return key.seal(data, bound_to)
 
     def open(self, subject: str, sealed: bytes, bound_to: str) -> bytes | None:
         """The data again, or None when the subject's key was destroyed.
@@ -72,10 +94,10 @@ class Vault:
             VaultDamaged: it does not open under the subject's key.
         """
         key = self._key(subject)
-        if key is None:
+        if key is None or not sealed.startswith(key.key_id):
             return None
         try:
-            return key.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bound_to.encode())
+            return key.open(sealed, bound_to)
         except InvalidTag:
             raise VaultDamaged(f"a sealed value of {bound_to} does not open") from None
 
@@ -102,19 +124,19 @@ class Vault:
         """After a failed transaction: a key seen inside it may never have been stored."""
         self._keys.clear()
 
-    def _key(self, subject: str) -> AESGCM | None:
+    def _key(self, subject: str) -> _Key | None:
         if (key := self._keys.get(subject)) is None:
             wrapped = self._store.key(subject)
             if wrapped is not None:
                 key = self._keys[subject] = self._unwrap(subject, wrapped)
         return key
 
-    def _unwrap(self, subject: str, wrapped: bytes) -> AESGCM:
+    def _unwrap(self, subject: str, wrapped: bytes) -> _Key:
         try:
             plain = self._master.decrypt(wrapped[:_NONCE_BYTES], wrapped[_NONCE_BYTES:], subject.encode())
         except InvalidTag:
             raise VaultDamaged(f"the key of {subject} does not open under this master key") from None
-        return AESGCM(plain)
+        return _Key.of(plain)
 
 
 class Payload:
@@ -129,8 +151,3 @@ class Payload:
 
     def __repr__(self) -> str:
         return f"Payload({len(self.data)} bytes of {self.owner})"
-
-
-def _seal(key: AESGCM, data: bytes, bound_to: str) -> bytes:
-    nonce = secrets.token_bytes(_NONCE_BYTES)
-    return nonce + key.encrypt(nonce, data, bound_to.encode())

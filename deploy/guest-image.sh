@@ -17,7 +17,7 @@
 # (UUID of the last is the SMBIOS system UUID.) It powers off when its power button is pressed, and runs each line
 # that is typed at the console.
 #
-# Needs: apt-get, dpkg-deb, python3, gzip, xz-utils, qemu-utils.
+# Needs: apt-get (with its lists up to date), dpkg-deb, python3, gzip, xz-utils, qemu-utils.
 set -euo pipefail
 
 main() {
@@ -48,7 +48,8 @@ download() {
   local kernel
   mkdir -p "$work"/{packages,kernel,tools,root}
   kernel=$(apt-cache depends linux-image-cloud-amd64 | awk '/Depends: linux-image-/ { print $2; exit }')
-  (cd "$work/packages" && apt-get download -qq "$kernel" busybox-static syslinux syslinux-common mtools 2> /dev/null)
+  (cd "$work/packages" && apt-get download -qq -o APT::Sandbox::User=root \
+    "$kernel" busybox-static syslinux syslinux-common mtools)
   for package in "$work"/packages/linux-image-*.deb; do dpkg-deb -x "$package" "$work/kernel"; done
   for name in busybox-static syslinux syslinux-common mtools; do
     for package in "$work"/packages/"${name}"_*.deb; do dpkg-deb -x "$package" "$work/tools"; done
@@ -126,7 +127,8 @@ sleep 0.2
 field() { tr -d '\n' < "$1" | sed -n "s/.*\"$2\": *\"\([^\"]*\)\".*/\1/p"; }
 for device in /dev/sr0 /dev/sd? /dev/vd? /dev/hd?; do
   [ -b $device ] || continue
-  blkid $device | grep -q 'LABEL="config-2"' || continue
+  # the volume's label: byte 40 of the primary volume descriptor, which is sector 16
+  [ "$(dd if=$device bs=1 skip=$((16 * 2048 + 40)) count=8 2> /dev/null)" = config-2 ] || continue
   mount -t iso9660 -o ro $device /mnt || continue
   latest=/mnt/openstack/latest
   echo "config-drive hostname=$(field $latest/meta_data.json hostname)"

@@ -26,7 +26,8 @@ class ServiceRegistered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceCameUp:
-    """The agent opened a session. `epoch` grows with each; orders of an older one are refused by the agent."""
+    """The agent opened a session, or one that had fallen silent is heard of again. `epoch` grows with each session; orders
+    of an older one are refused by the agent."""
 
     service_id: ServiceId
     epoch: int

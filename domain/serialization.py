@@ -204,6 +204,8 @@ def _encode(hint: Any) -> Convert:
         return _encode_mapping(_encode(args[0]), _encode(args[1]))
     if hint is UUID:
         return str
+    if hint is float:
+        return float  # a whole number is written as it will be read
     if hint is datetime:
         return lambda value: value.isoformat()
     if isinstance(hint, type) and issubclass(hint, Enum):

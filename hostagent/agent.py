@@ -94,7 +94,7 @@ class Agent:
         now = self._clock()
         if now >= self._next_beat:
             self._next_beat = now + timedelta(seconds=BEAT_EVERY_S)
-            self._reporter.beat()
+            self._reporter.beat(self._epoch)
         records = self._log.read(self._topic, self._offset, BATCH)
         if records:
             self._take(records)
@@ -194,9 +194,11 @@ class Agent:
             case Enforce():
                 self._driver.power_off(order.guest.instance_id, 0)
             case Observe():
-                self._sequence += 1
+                with self._lock:
+                    self._sequence += 1
+                    sequence = self._sequence
                 self._reporter.observed(
-                    order.guest.instance_id, order.generation, action.power_state, self._epoch, self._sequence
+                    order.guest.instance_id, order.generation, action.power_state, self._epoch, sequence
                 )
             case Perform():
                 self._perform(order, action.act)
@@ -224,8 +226,10 @@ class Agent:
             self._settle(order, act, succeeded=True)
 
     def _spawn(self, order: Order) -> None:
-        files = self._files.prepare(order.guest) if self._driver.boots_images else GuestFiles()
+        files = GuestFiles()
         try:
+            if self._driver.boots_images:
+                files = self._files.prepare(order.guest)
             self._driver.create(order.guest, files)
         except DriverError:
             self._files.discard(files)

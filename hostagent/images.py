@@ -161,7 +161,7 @@ class ImageCache:
 def _file_name(image_id: str, checksum: str | None) -> str:
     """The image's id and the head of its checksum: another content under the same id is another file."""
     name = f"{quote(image_id, safe='')}@{quote(checksum or 'unverified', safe='')[:16]}"
-    if not image_id or name.startswith(".") or len(name) + len(_PART) > 255:
+    if not image_id or len(name) + len(_PART) > 255:
         raise ImageError(f"image {image_id!r}: its id cannot name a file")
     return name
 

@@ -46,7 +46,7 @@ class Files:
 
     def prepare(self, guest: GuestSpec) -> GuestFiles:
         """Raises:
-        DriverError: an image cannot be had or is corrupt, or a payload is gone.
+        DriverError: an image cannot be had or is corrupt, a payload is gone, or there is no room for a file.
         """
         image = guest.image
         root = kernel = ramdisk = drive = None
@@ -60,9 +60,11 @@ class Files:
                 ramdisk = self._image(boot.image_id, boot.checksum_algorithm, boot.checksum)
         if guest.config_drive:
             drive = self._directory / f"{guest.instance_id}.config.iso"
-            write_config_drive(
-                drive, guest, self._payload_of(guest), seed=secrets.token_bytes(32), now=self._clock()
-            )
+            payload = self._payload_of(guest)
+            try:
+                write_config_drive(drive, guest, payload, seed=secrets.token_bytes(32), now=self._clock())
+            except OSError as error:
+                raise DriverError(f"the config drive cannot be written: {error}") from error
         return GuestFiles(
             root_image=root,
             root_format="raw" if image is None or image.disk_format is None else image.disk_format,

@@ -17,7 +17,8 @@ def outcome(
 ) -> OutcomeReport:
     """What came of an order's act; `message` is why it failed."""
     guest = order.guest
-    name = f"{guest.instance_id}/{order.host}/{order.task_revision}/{act}"
+    # A purge that failed is tried again: its success is another report.
+    name = f"{guest.instance_id}/{order.host}/{order.task_revision}/{act}/{'done' if succeeded else 'failed'}"
     return OutcomeReport(
         report_id=str(uuid5(_REPORTS, name)),
         service_id=service_id,
@@ -47,9 +48,7 @@ class Reporter:
     def session(self, report: HostReport) -> None:
         self.send(encode_report(report))
 
-    def observed(
-        self, instance_id: InstanceId, generation: int, power_state: int, epoch: int, sequence: int
-    ) -> None:
+    def observed(self, instance_id: InstanceId, generation: int, power_state: int, epoch: int, sequence: int) -> None:
         report = ObservationReport(
             report_id=str(uuid5(_REPORTS, f"{self._host}/{epoch}/{sequence}")),
             service_id=self._service_id,
@@ -61,5 +60,5 @@ class Reporter:
         )
         self.send(encode_report(report))
 
-    def beat(self) -> None:
-        self._log.publish([Message(HEARTBEATS, str(self._service_id), b"")])
+    def beat(self, epoch: int) -> None:
+        self._log.publish([Message(HEARTBEATS, str(self._service_id), str(epoch).encode())])

@@ -81,7 +81,7 @@ class Views:
                 self._db.execute(statement)
             for projection in projections:
                 self._prepare(projection)
-        self.position = min(self._positions().values())
+        self.position = min(self._positions()[projection.name] for projection in projections)
 
     def wait(self, timeout_s: float) -> None:
         self._log.wait_for_events(self.position, timeout_s)
@@ -104,7 +104,7 @@ class Views:
                     continue
                 tables = real_names(projection, generation)
                 projection.apply(self._db, tables, [r for r in records if r.position > position])
-            self._db.execute("UPDATE view_generations SET position = ? WHERE position < ?", (new, new))
+                self._db.execute("UPDATE view_generations SET position = ? WHERE view = ?", (new, projection.name))
         self.position = new
         for listener in self._listeners:
             listener(new)
@@ -127,6 +127,7 @@ class Views:
         generation = 1 if row is None else row[1] + 1
         if row is not None:
             drop(self._db, projection, row[1])
+            drop(self._db, projection, generation)  # what an interrupted rebuild left
         create(self._db, projection, generation)
         show(self._db, projection, generation, 0)
         self._generations[projection.name] = generation

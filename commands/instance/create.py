@@ -20,6 +20,7 @@ from domain.instance.events import (
     NetworkMode,
     NetworkRequest,
 )
+from domain.quota import DEFAULT_LIMITS
 
 GIB = 1024**3
 
@@ -86,7 +87,7 @@ def payload_ref(instance_id: InstanceId, what: str) -> VaultRef:
     return VaultRef(f"{instance_id}/{what}")
 
 
-def decide_create(command: CreateInstances, states: States) -> Decision:
+def decide_create(command: CreateInstances, states: States, defaults: Mapping[str, int] = DEFAULT_LIMITS) -> Decision:
     """Create instances (Nova API 2.1, POST /servers).
 
     Raises:
@@ -103,9 +104,9 @@ def decide_create(command: CreateInstances, states: States) -> Decision:
     keypair = _keypair(command, states)
     quota = states.quota(command.project_id)
     wanted = len(command.instance_ids)
-    count = min(wanted, headroom(quota, flavor))
+    count = min(wanted, headroom(quota, flavor, defaults))
     if count < max(1, command.min_count):
-        require_quota(quota, flavor, max(1, command.min_count))
+        require_quota(quota, flavor, max(1, command.min_count), defaults)
     events: list[tuple[Any, Any]] = []
     for index, instance_id in enumerate(command.instance_ids[:count]):
         if states.instance(instance_id) is not None:

@@ -64,5 +64,5 @@ class Runner:
 
 def drain(consumers: Sequence[Consumer], done: Callable[[], bool] = lambda: False) -> None:
     """Step all consumers in turn until none has anything left: the same objects without threads."""
-    while not done() and any([consumer.step() for consumer in consumers]):
+    while not done() and any([consumer.step() for consumer in consumers]):  # noqa: C419 (all of them)
         pass

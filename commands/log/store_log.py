@@ -52,6 +52,7 @@ class StoreLog:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.executescript(_TABLES)
+        self._never_reuse_offsets()
         self._published = 0
 
     # events
@@ -77,16 +78,16 @@ class StoreLog:
     def events(self, after: int, limit: int) -> Sequence[RecordedEvent]:
         with self._turn:
             if after >= self._recent_after:
-                if not self._recent or self._recent[-1].position <= after:
-                    return ()
                 # The wanted ones are at the end: walk back from there.
                 count = 0
                 for record in reversed(self._recent):
                     if record.position <= after:
                         break
                     count += 1
-                start = len(self._recent) - count
-                return tuple(islice(self._recent, start, min(start + limit, len(self._recent))))
+                if count:
+                    start = len(self._recent) - count
+                    return tuple(islice(self._recent, start, min(start + limit, len(self._recent))))
+        # Older ones, or none that were heard of: another process, or a commit without an answer, may have recorded some.
         return [self._records.decode(stored) for stored in self._store.read(after, limit)]
 
     def wait_for_events(self, after: int, timeout_s: float) -> bool:
@@ -167,6 +168,18 @@ class StoreLog:
     def close(self) -> None:
         with self._lock:
             self._db.close()
+
+    def _never_reuse_offsets(self) -> None:
+        """A power cut may take the newest messages, but not what the store says was read of them: go on beyond all."""
+        now_us = time.time_ns() // 1000
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.execute("DELETE FROM sqlite_sequence WHERE name = 'messages' AND seq < ?", (now_us,))
+        self._db.execute(
+            "INSERT INTO sqlite_sequence SELECT 'messages', ? "
+            "WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'messages')",
+            (now_us,),
+        )
+        self._db.execute("COMMIT")
 
     def _take(self, step: Step) -> bool:
         if step.old == 0:

@@ -22,7 +22,7 @@ from commands.scheduling.decide import Placed, choose, no_valid_host
 from commands.snapshots import Snapshots
 from commands.states import Folded
 from domain.errors import ClaimDoesNotFit
-from domain.identifiers import StreamId, instance_stream, provider_stream
+from domain.identifiers import StreamId, instance_stream, provider_stream, service_stream
 from domain.instance.events import InstanceCreateRequested, InstanceSpawnFailed
 from domain.instance.state import Instance, TaskState, evolve
 from domain.recorded import Cause, RecordedEvent
@@ -120,6 +120,7 @@ class BuildManager:
                     columns.apply(outcome.events)
                 elif isinstance(outcome, ClaimDoesNotFit):
                     again.append(one)
+                    columns.load([service_stream(c.service_id) for c in placed.choices], self._folded)
                     columns.load([provider_stream(c.node_id) for c in placed.choices], self._folded)
             if result.moved:
                 self._persisted = new

@@ -1,7 +1,8 @@
 """Nothing hangs: hosts that fall silent are down, and requests past their deadline are said to be of unknown outcome.
 
-Neither is a guess. A silent host is only unreachable; a missed deadline changes no state, and the host's next report
-still settles the request. A delete that waits for a host that went down is finished for its user; the claim stays.
+Neither is a guess. A silent host is only unreachable, until it is heard of again; a missed deadline changes no state, and
+the host's next report still settles the request. A delete that waits for a host that went down is finished for its user;
+the claim stays.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from uuid import UUID, uuid5
 
 from commands.appender import Appender
 from commands.command import Ask, Move, Unit
-from commands.compute_service import MarkServiceDown
+from commands.compute_service import MarkServiceDown, MarkServiceUp
 from commands.event_store import EventStore
 from commands.instance.delete import DeleteInstance
 from commands.instance.outcome import MarkOverdue
 from commands.log.port import HEARTBEATS, Log
-from domain.compute_service import ServiceCameUp, ServiceWentDown
+from commands.records import Records
+from commands.snapshots import Snapshots
+from domain.compute_service import ServiceCameUp, ServiceDeleted, ServiceWentDown
 from domain.identifiers import InstanceId, RequestId, ServiceId
 from domain.instance.events import (
     InstanceCreateRequested,
@@ -64,18 +67,37 @@ class _Pending:
     cause: Cause
 
 
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """A host's newest session, up or silent."""
+
+    epoch: int
+    up: bool
+    version: int  # of the service's stream when it became so
+
+
 class DeadlinesManager:
     name = "deadlines"
 
-    def __init__(self, the_log: Log, appender: Appender, store: EventStore, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        the_log: Log,
+        appender: Appender,
+        store: EventStore,
+        records: Records,
+        snapshots: Snapshots,
+        clock: Callable[[], datetime],
+    ) -> None:
         self._log = the_log
         self._appender = appender
         self._store = store
+        self._records = records
+        self._snapshots = snapshots
         self._clock = clock
         self._position = -1
         self._persisted = 0
         self._pending: dict[InstanceId, _Pending] = {}
-        self._sessions: dict[ServiceId, int] = {}  # up, with its epoch
+        self._sessions: dict[ServiceId, _Session] = {}
         self._heard: dict[ServiceId, datetime] = {}
         self._heartbeats = 0
         self._next_check = clock()
@@ -103,22 +125,20 @@ class DeadlinesManager:
         self._persisted = self._position = self._store.position(self.name)
         now = self._clock()
         for stream in self._store.streams("service"):
-            service_id = ServiceId(UUID(stream.partition(":")[2]))
-            self._heard[service_id] = now  # a host has the whole time to be heard of after a start of ours
+            folded = self._snapshots.load(self._store, stream, self._records)
+            service = folded.state
+            if not service.deleted:
+                self._sessions[service.service_id] = _Session(service.epoch, service.up, folded.version)
+                self._heard[service.service_id] = now  # it has the whole time to be heard of after a start of ours
         self._heartbeats = self._log.end(HEARTBEATS)
 
     def _note(self, record: RecordedEvent) -> None:
         event = record.event
-        match event:
-            case ServiceCameUp():
-                self._sessions[event.service_id] = event.epoch
-                self._heard[event.service_id] = self._clock()
-                return
-            case ServiceWentDown():
-                self._sessions.pop(event.service_id, None)
-                return
-            case InstancePowerStateObserved() | InstanceOutcomeUnknown():
-                return
+        if isinstance(event, ServiceCameUp | ServiceWentDown | ServiceDeleted):
+            self._note_service(record.version, event)
+            return
+        if isinstance(event, InstancePowerStateObserved | InstanceOutcomeUnknown):
+            return
         if not record.stream.startswith("instance:"):
             return
         instance_id = event.instance_id
@@ -135,6 +155,20 @@ class DeadlinesManager:
             cause=record.cause,
         )
 
+    def _note_service(self, version: int, event: ServiceCameUp | ServiceWentDown | ServiceDeleted) -> None:
+        session = self._sessions.get(event.service_id)
+        if session is not None and version <= session.version:
+            return  # known from the start
+        match event:
+            case ServiceCameUp():
+                self._sessions[event.service_id] = _Session(event.epoch, True, version)
+                self._heard[event.service_id] = self._clock()
+            case ServiceWentDown():
+                if session is not None:
+                    self._sessions[event.service_id] = _Session(session.epoch, False, version)
+            case ServiceDeleted():
+                self._sessions.pop(event.service_id, None)
+
     def _persist(self) -> None:
         settled = min((p.position for p in self._pending.values()), default=self._position + 1) - 1
         if settled - self._persisted >= PERSIST_EVERY:
@@ -143,14 +177,12 @@ class DeadlinesManager:
                 self._persisted = settled
 
     def _check(self, now: datetime) -> None:
-        for beat in self._log.read(HEARTBEATS, self._heartbeats, BATCH):
-            self._heartbeats = beat.offset
-            self._heard[ServiceId(UUID(beat.key))] = now
-        asks = [
-            self._ask(MarkServiceDown(service_id=s, epoch=epoch, reason="no heartbeat"), f"down/{s}/{epoch}")
-            for s, epoch in self._sessions.items()
-            if (now - self._heard.get(s, now)).total_seconds() > SERVICE_DOWN_AFTER_S
-        ]
+        asks = self._listen(now)
+        for service_id, session in self._sessions.items():
+            silent_s = (now - self._heard.get(service_id, now)).total_seconds()
+            if session.up and silent_s > SERVICE_DOWN_AFTER_S:
+                down = MarkServiceDown(service_id=service_id, epoch=session.epoch, reason="no heartbeat")
+                asks.append(self._ask(down, f"down/{service_id}/{session.version}"))
         for instance_id, pending in list(self._pending.items()):
             if pending.deadline > now:
                 continue
@@ -171,6 +203,21 @@ class DeadlinesManager:
             )
         if asks:
             self._appender.execute(Unit(asks=asks))
+
+    def _listen(self, now: datetime) -> list[Ask]:
+        """Take in the heartbeats; a host that was down and beats is up again."""
+        asks = []
+        for beat in self._log.read(HEARTBEATS, self._heartbeats, BATCH):
+            self._heartbeats = beat.offset
+            service_id, epoch = ServiceId(UUID(beat.key)), int(beat.value or b"0")
+            session = self._sessions.get(service_id)
+            if session is None or epoch < session.epoch:
+                continue  # of a session that has been replaced
+            self._heard[service_id] = now
+            if not session.up and epoch == session.epoch:
+                up = MarkServiceUp(service_id=service_id, epoch=epoch)
+                asks.append(self._ask(up, f"up/{service_id}/{session.version}"))
+        return asks
 
     def _ask(self, command: object, name: str, pending: _Pending | None = None) -> Ask:
         command_id = uuid5(_COMMANDS, name)

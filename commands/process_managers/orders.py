@@ -134,9 +134,9 @@ class OrdersManager:
     def _fold(self, record: RecordedEvent) -> tuple[Instance | None, Instance]:
         """The instance before and after this event; read from the store where it is not at hand."""
         known = self._instances.get(record.stream)
-        if known is None and record.version > 1:
+        if known is None or known.version != record.version - 1:  # not at hand, or read again
             known = self._before(record)
-        state: Instance | None = None if known is None else known.state
+        state: Instance | None = known.state
         after = evolve(state, record.event)
         self._instances[record.stream] = Folded(record.version, after)
         self._instances.move_to_end(record.stream)
@@ -145,8 +145,8 @@ class OrdersManager:
         return state, after
 
     def _before(self, record: RecordedEvent) -> Folded:
-        state = None
-        for stored in self._store.read_stream(record.stream):
+        state: Instance | None = None
+        for stored in self._store.read_stream(record.stream) if record.version > 1 else ():
             if stored.version >= record.version:
                 break
             state = evolve(state, self._records.decode(stored).event)

@@ -47,7 +47,4 @@ def stable_id(kind: str, name: str) -> str:
 
 
 def catalog(base: str) -> list[dict[str, Any]]:
-    return [
-        {"id": one.id, "type": one.type, "name": one.name, "endpoints": one.endpoints(base)}
-        for one in SERVICES
-    ]
+    return [{"id": one.id, "type": one.type, "name": one.name, "endpoints": one.endpoints(base)} for one in SERVICES]

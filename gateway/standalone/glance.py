@@ -47,8 +47,7 @@ def glance(images: StandaloneImages, identity: Identity, links: Links) -> Starle
     async def versions(request: Request) -> Response:
         link = {"rel": "self", "href": f"{links.service(request)}/v2/"}
         rows = [
-            {"id": one, "status": "CURRENT" if one == VERSIONS[0] else "SUPPORTED", "links": [link]}
-            for one in VERSIONS
+            {"id": one, "status": "CURRENT" if one == VERSIONS[0] else "SUPPORTED", "links": [link]} for one in VERSIONS
         ]
         return answer({"versions": rows}, 200 if request.url.path.endswith("/versions") else 300)
 

@@ -79,9 +79,7 @@ class MemberRoutes:
             raise Refusal(403, FORBIDDEN)
         after = await self._change(
             image.id,
-            lambda one: (
-                replace(one, members={**one.members, member: status}) if member in one.members else one
-            ),
+            lambda one: replace(one, members={**one.members, member: status}) if member in one.members else one,
         )
         return answer(_row(after, member))
 
@@ -103,11 +101,7 @@ class MemberRoutes:
 
 
 def _sees(image: Image, member: str, credentials: Credentials) -> bool:
-    return (
-        member == credentials.project_id
-        or image.owner == credentials.project_id
-        or "admin" in credentials.roles
-    )
+    return member == credentials.project_id or image.owner == credentials.project_id or "admin" in credentials.roles
 
 
 def _known(image: Image, member: str, credentials: Credentials) -> str:

@@ -21,7 +21,7 @@ MEDIA_TYPES = tuple(f"application/openstack-images-v2.{minor}-json-patch" for mi
 MOST_PROPERTIES = MOST_TAGS = 128  # Glance's image_property_quota and image_tag_quota
 LONGEST_VALUE = 65_535
 LARGEST = 2**31 - 1
-PROPERTY_NAME = re.compile(r"[^\x00-\x1f/]{1,255}")
+PROPERTY_NAME = re.compile(r"[^\x00-\x1f]{1,255}")
 
 _ATTRIBUTES = {"os_hidden": "hidden", "min_disk": "min_disk_gib", "min_ram": "min_ram_mib"}
 

@@ -123,9 +123,7 @@ def _ordered(rows: list[Image], query: QueryParams) -> list[Image]:
     if "sort" in query:
         if "sort_key" in query or "sort_dir" in query:
             raise Refusal(400, "Old and new sorting syntax cannot be combined")
-        wanted = [
-            (key, way or "desc") for key, _, way in (s.partition(":") for s in query["sort"].split(","))
-        ]
+        wanted = [(key, way or "desc") for key, _, way in (s.partition(":") for s in query["sort"].split(","))]
     else:
         keys = query.getlist("sort_key") or ["created_at"]
         ways = query.getlist("sort_dir") or ["desc"]

@@ -152,9 +152,7 @@ def _all_held(accounts: Accounts) -> Iterator[tuple[User, str | None, Roles]]:
         yield user, None, user.system_roles
 
 
-def _assignment(
-    accounts: Accounts, user: User, project_id: str | None, role: str, named: bool
-) -> dict[str, Any]:
+def _assignment(accounts: Accounts, user: User, project_id: str | None, role: str, named: bool) -> dict[str, Any]:
     domain: dict[str, Any] = {"domain": {"id": DOMAIN_ID, "name": DOMAIN_NAME}} if named else {}
     row: dict[str, Any] = {
         "role": {"id": stable_id("role", role)} | ({"name": role} if named else {}),

@@ -98,9 +98,7 @@ class TokenRoutes:
         user = self._identity.accounts.users[caller(request, self._identity).user_id]
         return answer({"system": [{"all": True}] if user.system_roles else [], "links": {}})
 
-    async def _who(
-        self, auth: dict[str, Any], methods: set[str], accounts: Accounts
-    ) -> tuple[User, Claims | None]:
+    async def _who(self, auth: dict[str, Any], methods: set[str], accounts: Accounts) -> tuple[User, Claims | None]:
         """Raises:
         LoginRefused, Refusal
         """

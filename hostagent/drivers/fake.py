@@ -8,6 +8,7 @@ call fail, ask what happened. For tests, for trying out a ledger, and for load.
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import threading
 import time
@@ -42,6 +43,7 @@ class FakeDriver:
     """See `hostagent/drivers/protocol.py`. Amounts are what it claims to have; nothing enforces them."""
 
     name = "fake"
+    boots_images = False
 
     def __init__(
         self,
@@ -101,6 +103,11 @@ class FakeDriver:
             for instance_id, power in ids
         }
 
+    def observe_guest(self, instance_id: InstanceId) -> ObservedGuest | None:
+        with self._call("observe_guest") as database:
+            row = database.execute("SELECT power FROM guests WHERE instance_id = ?", (str(instance_id),)).fetchone()
+        return None if row is None else ObservedGuest(instance_id=instance_id, power_state=PowerState(row[0]))
+
     def unknown_guests(self) -> list[str]:
         with self._call("unknown_guests") as database:
             return [name for (name,) in database.execute("SELECT name FROM strangers ORDER BY name")]
@@ -119,7 +126,7 @@ class FakeDriver:
                 boot(database, text)
         if files.config_drive is not None:
             if added:
-                files.config_drive.replace(self._config_drive(guest.instance_id))
+                shutil.move(files.config_drive, self._config_drive(guest.instance_id))
             else:
                 files.config_drive.unlink(missing_ok=True)
 
@@ -164,9 +171,7 @@ class FakeDriver:
         if self._watcher is None:
             with self._call("watch", faulty=False) as database:
                 (after,) = database.execute("SELECT ifnull(max(sequence), 0) FROM history").fetchone()
-            self._watcher = threading.Thread(
-                target=self._watch, args=(changed, after), daemon=True, name="fake-watch"
-            )
+            self._watcher = threading.Thread(target=self._watch, args=(changed, after), daemon=True, name="fake-watch")
             self._watcher.start()
 
     def _watch(self, changed: Callable[[InstanceId], None], after: int) -> None:

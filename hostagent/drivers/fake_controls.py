@@ -32,9 +32,7 @@ def switch_power(directory: Path, instance_id: InstanceId, power: PowerState) ->
     with closing(connect(directory)) as database, transaction(database):
         guest_of(database, text)
         boots = int(power == PowerState.RUNNING)
-        database.execute(
-            "UPDATE guests SET power = ?, boots = boots + ? WHERE instance_id = ?", (power, boots, text)
-        )
+        database.execute("UPDATE guests SET power = ?, boots = boots + ? WHERE instance_id = ?", (power, boots, text))
         did = {PowerState.RUNNING: "boot", PowerState.SHUTDOWN: "cut"}.get(power, power.name.lower())
         record(database, text, did, power, from_outside=True)
 
@@ -63,9 +61,7 @@ def fail_next(
 ) -> None:
     """Make the next `times` calls of the driver's method `call` raise before they do anything."""
     with closing(connect(directory)) as database:
-        database.execute(
-            "INSERT OR REPLACE INTO faults VALUES (?, ?, ?, ?)", (call, message, unreachable, times)
-        )
+        database.execute("INSERT OR REPLACE INTO faults VALUES (?, ?, ?, ?)", (call, message, unreachable, times))
 
 
 def heal(directory: Path) -> None:

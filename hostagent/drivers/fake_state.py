@@ -45,9 +45,7 @@ class FakeGuest:
 
 def connect(directory: Path) -> sqlite3.Connection:
     try:
-        database = sqlite3.connect(
-            directory / STATE_FILE, timeout=10, isolation_level=None, check_same_thread=False
-        )
+        database = sqlite3.connect(directory / STATE_FILE, timeout=10, isolation_level=None, check_same_thread=False)
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = OFF")
         database.executescript(SCHEMA)
@@ -69,9 +67,7 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 
 
 def fail_if_told(database: sqlite3.Connection, call: str) -> None:
-    row = database.execute(
-        "SELECT message, unreachable, times FROM faults WHERE call = ?", (call,)
-    ).fetchone()
+    row = database.execute("SELECT message, unreachable, times FROM faults WHERE call = ?", (call,)).fetchone()
     if row is None:
         return
     message, unreachable, times = row
@@ -107,9 +103,7 @@ def cut(database: sqlite3.Connection, text: str) -> None:
         record(database, text, "cut", PowerState.SHUTDOWN)
 
 
-def record(
-    database: sqlite3.Connection, text: str, did: str, power: PowerState, *, from_outside: bool = False
-) -> None:
+def record(database: sqlite3.Connection, text: str, did: str, power: PowerState, *, from_outside: bool = False) -> None:
     database.execute(
         "INSERT INTO history (time_ns, instance_id, did, power, from_outside) VALUES (?, ?, ?, ?, ?)",
         (time.monotonic_ns(), text, did, power, from_outside),

@@ -49,6 +49,7 @@ class Hypervisor:
 
     def power(self, instance_id: InstanceId) -> int | None:
         observed = self.driver.observe().get(instance_id)
+        assert self.driver.observe_guest(instance_id) == observed
         return None if observed is None else observed.power_state
 
 
@@ -98,9 +99,7 @@ def libvirt_hypervisor(uri: str, tmp_path: Path, images: GuestImages | None = No
     def files() -> GuestFiles:
         if images is None:
             return GuestFiles()
-        return GuestFiles(
-            root_image=images.blank, root_format="qcow2", kernel=images.kernel, ramdisk=images.ramdisk
-        )
+        return GuestFiles(root_image=images.blank, root_format="qcow2", kernel=images.kernel, ramdisk=images.ramdisk)
 
     return Hypervisor(
         driver=driver(),
@@ -113,9 +112,7 @@ def libvirt_hypervisor(uri: str, tmp_path: Path, images: GuestImages | None = No
     )
 
 
-@pytest.fixture(
-    params=["fake", "libvirt-test", "libvirt-test-daemon", pytest.param("qemu", marks=pytest.mark.qemu)]
-)
+@pytest.fixture(params=["fake", "libvirt-test", "libvirt-test-daemon", pytest.param("qemu", marks=pytest.mark.qemu)])
 def hypervisor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hypervisor]:
     match request.param:
         case "fake":

@@ -57,9 +57,7 @@ def project_id(identity: StandaloneIdentity, name: str) -> str:
 
 
 def token_of(identity: StandaloneIdentity, name: str) -> str:
-    token, _ = identity.issue(
-        user(identity, name), Scope(project_id=project_id(identity, name)), ("password",)
-    )
+    token, _ = identity.issue(user(identity, name), Scope(project_id=project_id(identity, name)), ("password",))
     return token
 
 
@@ -97,7 +95,8 @@ def test_what_is_no_token_is_nobodys(identity_and_token: tuple[Identity, str]) -
 def test_a_project_is_there_or_not(identity_and_token: tuple[Identity, str]) -> None:
     identity, token = identity_and_token
     credentials = identity.validate(token)
-    assert credentials is not None and credentials.project_id is not None
+    assert credentials is not None
+    assert credentials.project_id is not None
     assert identity.project_exists(credentials.project_id)
     assert not identity.project_exists("0" * 32)
 
@@ -123,9 +122,7 @@ def test_a_token_made_from_a_token_expires_with_it(standalone: StandaloneIdentit
     demo = user(standalone, "demo")
     _, parent = standalone.issue(demo, Scope(), ("password",))
     clock.now += 100
-    _, child = standalone.issue(
-        demo, Scope(project_id=project_id(standalone, "demo")), ("password", "token"), parent
-    )
+    _, child = standalone.issue(demo, Scope(project_id=project_id(standalone, "demo")), ("password", "token"), parent)
     assert child.expires_at == parent.expires_at
     assert child.audit_ids[-1] == parent.audit_id
 
@@ -171,7 +168,8 @@ def test_a_role_more_shows_in_the_tokens_given_before(standalone: StandaloneIden
     token = token_of(standalone, "demo")
     alter_user(standalone, "demo", roles={project_id(standalone, "demo"): ("member", "service")})
     credentials = standalone.validate(token)
-    assert credentials is not None and "service" in credentials.roles
+    assert credentials is not None
+    assert "service" in credentials.roles
 
 
 def test_a_token_is_refused_where_its_user_has_no_role(standalone: StandaloneIdentity) -> None:
@@ -200,9 +198,7 @@ def test_nobody_is_checked_at_the_cost_of_somebody() -> None:
     assert not password_matches(None, "x")
 
 
-def test_everything_is_as_it_was_after_a_restart(
-    start: Callable[[], StandaloneIdentity], tmp_path: Path
-) -> None:
+def test_everything_is_as_it_was_after_a_restart(start: Callable[[], StandaloneIdentity], tmp_path: Path) -> None:
     accounts = start().accounts
     files = {path: path.read_bytes() for path in tmp_path.iterdir()}
     assert start().accounts == accounts
@@ -268,7 +264,8 @@ def test_a_broken_edit_is_one_clear_line_and_what_was_said_before_stays_in_force
         assert identity.validate(token)
         assert identity.accounts == accounts
     (record,) = caplog.records
-    assert complaint in record.getMessage() and "\n" not in record.getMessage()
+    assert complaint in record.getMessage()
+    assert "\n" not in record.getMessage()
     assert "secret" not in record.getMessage()
     with pytest.raises(AccountsInvalid, match=complaint):
         identity.change_accounts(lambda before: before)

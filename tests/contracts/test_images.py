@@ -71,9 +71,7 @@ def active(images: StandaloneImages, data: bytes = DATA, **fields: object) -> Im
 
 
 def test_a_create_reads_all_of_an_image_it_may_need_later(standalone: StandaloneImages) -> None:
-    image = active(
-        standalone, properties={"hw_machine_type": "q35", "os_distro": "x"}, min_disk_gib=2, min_ram_mib=64
-    )
+    image = active(standalone, properties={"hw_machine_type": "q35", "os_distro": "x"}, min_disk_gib=2, min_ram_mib=64)
     port: Images = standalone
     spec = port.show(image.id, credentials(OURS))
     assert spec.properties == {"hw_machine_type": "q35", "os_distro": "x"}
@@ -93,7 +91,8 @@ def test_a_kernel_and_a_ramdisk_are_images_of_their_own(standalone: StandaloneIm
         checksum=hashlib.sha512(b"kernel").hexdigest(),
         size_bytes=6,
     )
-    assert spec.ramdisk is not None and spec.ramdisk.image_id == ramdisk.id
+    assert spec.ramdisk is not None
+    assert spec.ramdisk.image_id == ramdisk.id
 
 
 def test_a_kernel_that_the_project_cannot_see_is_not_found(standalone: StandaloneImages) -> None:
@@ -128,9 +127,7 @@ def test_a_project_sees_its_own_what_is_public_and_what_is_shared_with_it(
     assert standalone.show(image.id, credentials(OURS, "admin"))
 
 
-def test_an_image_without_data_cannot_be_booted_or_fetched(
-    standalone: StandaloneImages, tmp_path: Path
-) -> None:
+def test_an_image_without_data_cannot_be_booted_or_fetched(standalone: StandaloneImages, tmp_path: Path) -> None:
     image = queued(standalone)
     with pytest.raises(ImageNotActive):
         standalone.show(image.id, credentials(OURS))
@@ -170,7 +167,8 @@ def test_an_upload_cut_off_by_a_crash_leaves_the_image_queued(
     images.begin_upload(image.id).write(DATA)
     after = start()  # nothing was committed or aborted
     kept = after.get(image.id)
-    assert kept is not None and kept.status == "queued"
+    assert kept is not None
+    assert kept.status == "queued"
     assert {path.name for path in (tmp_path / "images").iterdir()} == {f"{image.id}.json"}
     upload = after.begin_upload(image.id)
     upload.write(DATA)
@@ -192,7 +190,8 @@ def test_an_image_that_lost_its_data_is_killed(start: Callable[[], StandaloneIma
     image = active(start())
     (tmp_path / "images" / image.id).unlink()
     kept = start().get(image.id)
-    assert kept is not None and kept.status == "killed"
+    assert kept is not None
+    assert kept.status == "killed"
 
 
 def test_an_upload_that_was_given_up_may_be_begun_again(standalone: StandaloneImages) -> None:
@@ -207,9 +206,7 @@ def test_an_upload_that_was_given_up_may_be_begun_again(standalone: StandaloneIm
         standalone.begin_upload(image.id)
 
 
-def test_an_image_deleted_during_its_upload_stays_deleted(
-    standalone: StandaloneImages, tmp_path: Path
-) -> None:
+def test_an_image_deleted_during_its_upload_stays_deleted(standalone: StandaloneImages, tmp_path: Path) -> None:
     image = queued(standalone)
     upload = standalone.begin_upload(image.id)
     upload.write(DATA)
@@ -227,7 +224,8 @@ def test_a_change_during_an_upload_is_kept(start: Callable[[], StandaloneImages]
     upload.write(DATA)
     upload.commit()
     kept = start().get(image.id)
-    assert kept is not None and (kept.name, kept.status) == ("renamed", "active")
+    assert kept is not None
+    assert (kept.name, kept.status) == ("renamed", "active")
 
 
 def test_no_more_is_taken_in_than_the_limit(standalone: StandaloneImages) -> None:
@@ -281,6 +279,7 @@ def test_data_must_be_what_its_disk_format_says_and_refer_to_nothing_outside(
             upload.commit()
         upload.abort()
     kept = standalone.get(image.id)
-    assert kept is not None and kept.status == ("active" if accepted else "queued")
+    assert kept is not None
+    assert kept.status == ("active" if accepted else "queued")
     if accepted and disk_format == "qcow2":
         assert kept.virtual_size_bytes == 1 << 30

@@ -46,9 +46,7 @@ def test_none_is_none(networks: Networks) -> None:
 
 
 def test_a_create_that_names_no_network_gets_the_only_one(networks: Networks) -> None:
-    assert networks.plan("list", (), (), INSTANCE, PROJECT) == networks.plan(
-        "auto", (), (), INSTANCE, PROJECT
-    )
+    assert networks.plan("list", (), (), INSTANCE, PROJECT) == networks.plan("auto", (), (), INSTANCE, PROJECT)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +66,7 @@ def test_a_name_that_leads_nowhere_is_refused(
 def test_a_security_group_that_is_not_there_is_refused_whatever_the_mode(networks: Networks) -> None:
     for mode in ("auto", "none", "list"):
         with pytest.raises(SecurityGroupNotFound):
-            networks.plan(mode, (), ("web",), INSTANCE, PROJECT)  # type: ignore[arg-type]
+            networks.plan(mode, (), ("web",), INSTANCE, PROJECT)
 
 
 # the one flat network

@@ -33,9 +33,7 @@ def read_capabilities(text: str, virt_type: str) -> HostCapabilities:
     if virt_type == "auto":
         virt_type = "kvm" if "kvm" in kinds else "qemu"
     if virt_type not in kinds and virt_type != "test":
-        raise DriverError(
-            f"libvirt offers no {virt_type} guests of {arch} here, only {', '.join(map(str, kinds))}"
-        )
+        raise DriverError(f"libvirt offers no {virt_type} guests of {arch} here, only {', '.join(map(str, kinds))}")
     return HostCapabilities(arch, _cpu_info(capabilities, arch), virt_type)
 
 
@@ -47,8 +45,6 @@ def _cpu_info(capabilities: ET.Element, arch: str) -> str:
             "model": capabilities.findtext("host/cpu/model", ""),
             "vendor": capabilities.findtext("host/cpu/vendor", ""),
             "topology": {} if topology is None else {k: int(v) for k, v in topology.items() if v.isdigit()},
-            "features": sorted(
-                feature.get("name", "") for feature in capabilities.iterfind("host/cpu/feature")
-            ),
+            "features": sorted(feature.get("name", "") for feature in capabilities.iterfind("host/cpu/feature")),
         }
     )

@@ -87,6 +87,7 @@ class LibvirtDriver:
         self._settings = settings
         self._connection = Connection(settings.connection_uri, self._heard)
         self._test = settings.connection_uri.partition(":")[0].partition("+")[0] == "test"
+        self.boots_images = not self._test
         self._host: HostCapabilities | None = None
         self._changed: Callable[[InstanceId], None] | None = None
         self._waiting: dict[InstanceId, threading.Event] = {}  # a shutdown of ours is being waited for
@@ -119,10 +120,14 @@ class LibvirtDriver:
                 observed[instance_id] = ObservedGuest(instance_id=instance_id, power_state=power)
         return observed
 
+    def observe_guest(self, instance_id: InstanceId) -> ObservedGuest | None:
+        with self._connection.calls() as connection:
+            found = guests.find(connection, instance_id)
+            power = None if found is None else found.power_state()
+        return None if power is None else ObservedGuest(instance_id=instance_id, power_state=power)
+
     def unknown_guests(self) -> list[str]:
-        return sorted(
-            str(domain.name()) for domain, _ in self._domains() if guests.instance_of(domain) is None
-        )
+        return sorted(str(domain.name()) for domain, _ in self._domains() if guests.instance_of(domain) is None)
 
     def create(self, guest: GuestSpec, files: GuestFiles) -> None:
         with self._expecting(guest.instance_id, running=True), self._connection.calls() as connection:
@@ -233,8 +238,7 @@ class LibvirtDriver:
         with self._connection.calls() as connection:
             stats = connection.getAllDomainStats(libvirt.VIR_DOMAIN_STATS_STATE, 0)
         return [
-            (domain, guests.POWER_STATES.get(values["state.state"], PowerState.NO_STATE))
-            for domain, values in stats
+            (domain, guests.POWER_STATES.get(values["state.state"], PowerState.NO_STATE)) for domain, values in stats
         ]
 
     def _machine(self, connection: libvirt.virConnect) -> Machine:
@@ -258,9 +262,7 @@ class LibvirtDriver:
 
     def _inventories(self, *, cpus: int, memory_mib: int) -> dict[str, Inventory]:
         settings = self._settings
-        path = next(
-            path for path in (settings.instances_path, *settings.instances_path.parents) if path.exists()
-        )
+        path = next(path for path in (settings.instances_path, *settings.instances_path.parents) if path.exists())
         disk_gib = shutil.disk_usage(path).total // GIB
         rows = (
             (VCPU, settings.vcpus or cpus, settings.reserved_host_cpus, settings.cpu_allocation_ratio),
@@ -278,8 +280,6 @@ class LibvirtDriver:
             ),
         )
         return {
-            name: Inventory(
-                total=total, reserved=min(reserved, total), max_unit=total, allocation_ratio=ratio
-            )
+            name: Inventory(total=total, reserved=min(reserved, total), max_unit=total, allocation_ratio=ratio)
             for name, total, reserved, ratio in rows
         }

@@ -29,9 +29,7 @@ POWER_STATES = {  # as Nova maps them
 }
 
 _UNDEFINE = libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
-_UNDEFINE_WHOLE = (
-    _UNDEFINE | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
-)
+_UNDEFINE_WHOLE = _UNDEFINE | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
 
 
 def find(connection: libvirt.virConnect, instance_id: InstanceId) -> Guest | None:
@@ -52,6 +50,12 @@ def instance_of(domain: libvirt.virDomain) -> InstanceId | None:
 class Guest:
     def __init__(self, domain: libvirt.virDomain) -> None:
         self._domain = domain
+
+    def power_state(self) -> PowerState | None:
+        """None if it has gone since it was found."""
+        with _allowing(libvirt.VIR_ERR_NO_DOMAIN):
+            return POWER_STATES.get(self._state(), PowerState.NO_STATE)
+        return None
 
     def start(self) -> None:
         """Have it running, whatever it was."""

@@ -79,20 +79,18 @@ def guest_xml(guest: GuestSpec, machine: Machine, disks: GuestDisks) -> str:
         machine_type = _machine_type(properties, machine)
         domain.append(_os(guest, properties, machine, disks, machine_type))
         domain.append(_features(properties, machine))
-        domain.extend(_cpu(machine))
+        domain.extend(list(_cpu(machine)))
         domain.append(_clock(properties, machine))
         domain.append(_devices(guest, properties, machine, disks, machine_type))
         return _document(domain)
     devices = ET.SubElement(domain, "devices")
-    devices.extend(_interfaces(guest, properties, machine))
+    devices.extend(list(_interfaces(guest, properties, machine)))
     return _document(domain)
 
 
 def root_bus(guest: GuestSpec) -> str:
     """The bus of the root disk: what its block device asks for, else the image's hw_disk_bus."""
-    asked = next(
-        (device.bus for device in guest.block_devices if device.boot_index == 0 and device.bus), None
-    )
+    asked = next((device.bus for device in guest.block_devices if device.boot_index == 0 and device.bus), None)
     return _known("hw_disk_bus", asked or _properties(guest).get("hw_disk_bus", "virtio"), DISK_PREFIXES)
 
 
@@ -225,8 +223,8 @@ def _devices(
     machine_type: str | None,
 ) -> ET.Element:
     devices = ET.Element("devices")
-    devices.extend(_disks(guest, properties, disks, machine_type or ""))
-    devices.extend(_interfaces(guest, properties, machine))
+    devices.extend(list(_disks(guest, properties, disks, machine_type or "")))
+    devices.extend(list(_interfaces(guest, properties, machine)))
     if disks.console_log is not None:
         serial = ET.SubElement(devices, "serial", type="pty")
         ET.SubElement(serial, "log", file=str(disks.console_log), append="on")

@@ -1,0 +1,133 @@
+"""`compute-ledger up`: the embedded ledger behind HTTP, from the first line of its log to a clean stop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import Mapping
+
+import uvicorn
+
+from gateway.app import Shell, compute_app
+from gateway.embedded import Embedded, EmbeddedOptions, tune
+from gateway.flavors import Flavors
+from gateway.hypervisors import Hypervisors
+from gateway.instance_actions import InstanceActions
+from gateway.keypairs import Keypairs
+from gateway.policy import Policy
+from gateway.quota_sets import QuotaSets
+from gateway.request import Handler, HandlerKey
+from gateway.server_action import ServerActions
+from gateway.server_create import CreateSettings, ServerCreate
+from gateway.servers import Servers
+from gateway.services import Services
+from gateway.site import App, Site
+from gateway.standalone.glance import glance
+from gateway.standalone.keystone import keystone
+from gateway.standalone.links import Links
+from gateway.standalone.neutron import neutron
+
+MAX_LIMIT = 1000  # Nova's [api] max_limit
+READY_POLL_S = 0.01
+
+
+class CannotListen(Exception):
+    """The address is taken, or is not this machine's."""
+
+
+def listen(address: str) -> socket.socket:
+    """A listening socket on HOST:PORT; port 0 takes a free one.
+
+    Raises:
+        CannotListen: with one line that says why.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise CannotListen(f"{address!r} is not HOST:PORT")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host.strip("[]"), int(port)))
+    except OSError as error:
+        sock.close()
+        raise CannotListen(f"cannot listen on {address}: {error.strerror or error}") from None
+    sock.listen(512)
+    return sock
+
+
+def url_of(sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{shown}:{port}"
+
+
+def handlers(
+    ledger: Embedded, *, max_limit: int = MAX_LIMIT, shutdown_timeout_s: int = 60
+) -> Mapping[HandlerKey, Handler]:
+    """Every operation that is built."""
+    backend, options = ledger.backend, ledger.options
+    create = CreateSettings(
+        force_config_drive=options.force_config_drive, metadata_items=options.quota_defaults["metadata_items"]
+    )
+    rooms = (
+        Servers(backend, max_limit),
+        ServerCreate(backend, ledger.images, ledger.networks, create),
+        ServerActions(backend, shutdown_timeout_s),
+        Flavors(backend, max_limit),
+        Keypairs(backend, max_limit),
+        QuotaSets(backend, ledger.identity, options.quota_defaults),
+        Services(backend),
+        Hypervisors(backend, max_limit),
+        InstanceActions(backend, max_limit),
+    )
+    return {key: handler for room in rooms for key, handler in room.handlers().items()}
+
+
+def site(ledger: Embedded) -> Site:
+    links = Links()
+    shell = Shell(identity=ledger.identity, policy=Policy(ledger.options.directory), links=links)
+    services: dict[str, App] = {
+        "identity": keystone(ledger.identity, links),
+        "image": glance(ledger.images, ledger.identity, links),
+        "network": neutron(ledger.networks, ledger.identity, links),
+        "compute": compute_app(shell, handlers(ledger)),
+    }
+    return Site(services)
+
+
+def serve(options: EmbeddedOptions, sock: socket.socket) -> None:
+    """Run until SIGTERM or SIGINT; prints one line, `ready URL`, once everything answers."""
+    tune()
+    ledger = Embedded(options)
+    ledger.start()
+    try:
+        config = uvicorn.Config(
+            site(ledger),
+            http="httptools",
+            loop="uvloop",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=10,
+        )
+        server = uvicorn.Server(config)
+        with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+            runner.run(_serve(server, sock, ledger, options.url))
+    finally:
+        ledger.stop()
+
+
+async def _serve(server: uvicorn.Server, sock: socket.socket, ledger: Embedded, url: str) -> None:
+    ready = asyncio.create_task(_announce(server, ledger, url))
+    await server.serve(sockets=[sock])
+    ready.cancel()
+
+
+async def _announce(server: uvicorn.Server, ledger: Embedded, url: str) -> None:
+    while not (server.started and ledger.hosts_up()):
+        await asyncio.sleep(READY_POLL_S)
+    sys.stdout.write(f"ready {url}\n")
+    sys.stdout.flush()
