@@ -18,7 +18,7 @@ from commands.log.consumer import Consumer
 from commands.log.store_log import StoreLog
 from commands.neighbours.networks import Networks
 from commands.process_managers.build import BuildManager
-from commands.process_managers.deadlines import DeadlinesManager
+from commands.process_managers.deadlines import SERVICE_DOWN_AFTER_S, DeadlinesManager
 from commands.process_managers.orders import OrdersManager
 from commands.records import Records
 from commands.snapshots import Snapshots
@@ -66,6 +66,7 @@ def command_side(
     networks: Networks,
     clock: Callable[[], datetime] = utc_now,
     quota_defaults: Mapping[str, int] = DEFAULT_LIMITS,
+    service_down_after_s: int = SERVICE_DOWN_AFTER_S,
 ) -> CommandSide:
     store, vault, the_log, records = storage.store, storage.vault, storage.log, storage.records
     appender = Appender(store, vault, decisions(quota_defaults), clock, the_log.committed)
@@ -76,6 +77,6 @@ def command_side(
             BuildManager(the_log, appender, store, records, snapshots),
             OrdersManager(the_log, store, records, snapshots, networks, vault),
             Inbox(the_log, appender, store),
-            DeadlinesManager(the_log, appender, store, records, snapshots, clock),
+            DeadlinesManager(the_log, appender, store, records, snapshots, clock, service_down_after_s),
         ),
     )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+
+if TYPE_CHECKING:
+    from commands.assembly import Storage
 
 app = typer.Typer(
     name="compute-ledger",
@@ -75,10 +78,94 @@ def up(
         fail(str(error))
 
 
+@app.command()
+def events(
+    data: Data = DATA,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is recorded from now on.")] = False,
+    after: Annotated[int, typer.Option(min=0, help="Only events after this position.")] = 0,
+    instance: Annotated[str | None, typer.Option(metavar="ID", help="Only this server's.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many (without --follow).")] = 1000,
+) -> None:
+    """List recorded events, one line of JSON each, personal data included; works beside a running ledger."""
+    from gateway import inspection
+
+    with refusing(data) as storage:
+        try:
+            for line in inspection.events(storage, after=after, instance=instance, limit=limit, follow=follow):
+                typer.echo(line)
+        except (BrokenPipeError, KeyboardInterrupt):
+            os._exit(0)
+
+
+@app.command()
+def rebuild(
+    projection: Annotated[str, typer.Argument(help="Its name; `all` for every one.")],
+    data: Data = DATA,
+) -> None:
+    """Build a projection again from the first event, beside the live one, then switch; readers see no pause."""
+    from gateway import inspection
+
+    with refusing(data) as storage:
+        for name, applied, seconds in inspection.rebuild(data, storage, projection):
+            typer.echo(f"{name}: {applied} events in {seconds:.2f} s")
+
+
+@app.command()
+def verify(data: Data = DATA) -> None:
+    """Check the ledger: order, gaps, times, and that every record decodes. Exits 1 if anything is wrong."""
+    from gateway import inspection
+
+    with refusing(data) as storage:
+        checked, wrong = inspection.verify(storage)
+    for line in wrong:
+        typer.echo(line, err=True)
+    typer.echo(f"{checked} records checked, {len(wrong)} wrong")
+    if wrong:
+        raise typer.Exit(1)
+
+
+@app.command()
+def doctor(data: Data = DATA) -> None:
+    """Tell what is here, what is missing, and how to get it."""
+    from gateway import doctor as checks
+
+    worst = 0
+    for found in checks.examine(data):
+        typer.echo(f"{found.mark} {found.what}: {found.said}")
+        worst = max(worst, found.weight)
+    if worst > 1:
+        raise typer.Exit(1)
+
+
+@app.command("sample-config")
+def sample_config() -> None:
+    """Print a configuration file with every option at its default."""
+    from gateway import settings
+
+    typer.echo(settings.sample(), nl=False)
+
+
+@contextmanager
+def refusing(data: Path) -> Iterator[Storage]:
+    """The ledger under a directory, with one line instead of a traceback when it cannot be used."""
+    from commands.assembly import open_storage
+    from gateway.refusals import REFUSALS
+
+    if not (data / "ledger.db").exists():
+        fail(f"there is no ledger in {data}; `compute-ledger up` makes one")
+    try:
+        storage = open_storage(data)
+        try:
+            yield storage
+        finally:
+            storage.close()
+    except REFUSALS as error:
+        fail(str(error))
+
+
 def main() -> None:
-    logging.raiseExceptions = False
     app()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

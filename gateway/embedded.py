@@ -73,6 +73,12 @@ class EmbeddedOptions:
     image_cache_bytes: int = 100 * 1024**3
     image_size_bytes: int = 1 << 40
     token_lifetime_s: int = 3600
+    default_schedule_zone: str | None = None
+    service_down_after_s: int = 60
+    shutdown_timeout_s: int = 60
+    max_limit: int = 1000
+    max_body_bytes: int = 114_688
+    trust_proxy: bool = False
     quota_defaults: Mapping[str, int] = field(default_factory=lambda: DEFAULT_LIMITS)
 
 
@@ -107,7 +113,12 @@ class Embedded:
         self.images = StandaloneImages(directory / "images", max_bytes=options.image_size_bytes)
         self.networks = StandaloneNetworks(name=options.network_name, bridge=options.bridge)
         self.storage: Storage = open_storage(directory)
-        side = command_side(self.storage, self.networks, quota_defaults=options.quota_defaults)
+        side = command_side(
+            self.storage,
+            self.networks,
+            quota_defaults=options.quota_defaults,
+            service_down_after_s=options.service_down_after_s,
+        )
         self._appender = side.appender
         views_path = directory / "views.db"
         self._views = Views(views_path, self.storage.log, projections())

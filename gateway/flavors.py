@@ -150,24 +150,24 @@ class Flavors:
         if wanted is not None:
             conditions.append("instr(name, ?) > 0")
             parameters.append(wanted)
-        column = SORTABLE.get(query.get("sort_key") or "flavorid")
-        if column is None:
+        sorted_by = SORTABLE.get(query.get("sort_key") or "flavorid")
+        if sorted_by is None:
             raise Fault(400, f"Sort key supplied is invalid: {(query.get('sort_key') or '')[:100]}")
         down = (query.get("sort_dir") or "asc") == "desc"
         limit = _limit(query.get("limit"), self._max_limit)
         marker = query.get("marker")
         if marker is not None:
             at = await self._backend.views.row(
-                f"SELECT {column}, flavor_id FROM flavors WHERE flavor_id = ?", (marker,)
+                f"SELECT {sorted_by}, flavor_id FROM flavors WHERE flavor_id = ?", (marker,)
             )
             if at is None:
                 raise Fault(400, f"marker [{marker}] not found")
-            conditions.append(f"({column}, flavor_id) {'<' if down else '>'} (?, ?)")
+            conditions.append(f"({sorted_by}, flavor_id) {'<' if down else '>'} (?, ?)")
             parameters.extend(at)
         order = "DESC" if down else "ASC"
         rows = await self._backend.views.rows(
             f"SELECT {_COLUMNS} FROM flavors f WHERE {' AND '.join(conditions) or '1'} "
-            f"ORDER BY {column} {order}, flavor_id {order} LIMIT ?",
+            f"ORDER BY {sorted_by} {order}, flavor_id {order} LIMIT ?",
             (*parameters, limit),
         )
         body: dict[str, Any] = {"flavors": [(_whole if whole else _brief)(row, request) for row in rows]}

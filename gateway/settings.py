@@ -165,6 +165,12 @@ def embedded_options(
         image_cache_bytes=settings.image_cache.max_gib << 30,
         image_size_bytes=settings.standalone.max_image_gib << 30,
         token_lifetime_s=settings.token.expiration,
+        default_schedule_zone=settings.default_schedule_zone,
+        service_down_after_s=settings.service_down_time,
+        shutdown_timeout_s=settings.shutdown_timeout,
+        max_limit=settings.api.max_limit,
+        max_body_bytes=settings.oslo_middleware.max_request_body_size,
+        trust_proxy=settings.oslo_middleware.enable_proxy_headers_parsing,
         quota_defaults=quota,
     )
 

@@ -45,7 +45,8 @@ class Site:
 
     async def _answer(self, path: str, send: Send) -> None:
         if path == "/":
-            status, body = 200, {"services": {name: f"/{name}" for name in self._services}}
+            status = 200
+            body: dict[str, Any] = {"services": {name: f"/{name}" for name in self._services}}
         else:
             status, body = 404, {"error": {"code": 404, "title": "Not Found", "message": "Nothing is served here."}}
         content = orjson.dumps(body)

@@ -28,7 +28,6 @@ from gateway.standalone.keystone import keystone
 from gateway.standalone.links import Links
 from gateway.standalone.neutron import neutron
 
-MAX_LIMIT = 1000  # Nova's [api] max_limit
 READY_POLL_S = 0.01
 
 
@@ -63,18 +62,19 @@ def url_of(sock: socket.socket) -> str:
     return f"http://{shown}:{port}"
 
 
-def handlers(
-    ledger: Embedded, *, max_limit: int = MAX_LIMIT, shutdown_timeout_s: int = 60
-) -> Mapping[HandlerKey, Handler]:
+def handlers(ledger: Embedded) -> Mapping[HandlerKey, Handler]:
     """Every operation that is built."""
     backend, options = ledger.backend, ledger.options
+    max_limit = options.max_limit
     create = CreateSettings(
-        force_config_drive=options.force_config_drive, metadata_items=options.quota_defaults["metadata_items"]
+        force_config_drive=options.force_config_drive,
+        default_zone=options.default_schedule_zone,
+        metadata_items=options.quota_defaults["metadata_items"],
     )
     rooms = (
         Servers(backend, max_limit),
         ServerCreate(backend, ledger.images, ledger.networks, create),
-        ServerActions(backend, shutdown_timeout_s),
+        ServerActions(backend, options.shutdown_timeout_s),
         Flavors(backend, max_limit),
         Keypairs(backend, max_limit),
         QuotaSets(backend, ledger.identity, options.quota_defaults),
@@ -86,8 +86,14 @@ def handlers(
 
 
 def site(ledger: Embedded) -> Site:
-    links = Links()
-    shell = Shell(identity=ledger.identity, policy=Policy(ledger.options.directory), links=links)
+    options = ledger.options
+    links = Links(trust_proxy=options.trust_proxy)
+    shell = Shell(
+        identity=ledger.identity,
+        policy=Policy(options.directory),
+        links=links,
+        max_body_bytes=options.max_body_bytes,
+    )
     services: dict[str, App] = {
         "identity": keystone(ledger.identity, links),
         "image": glance(ledger.images, ledger.identity, links),

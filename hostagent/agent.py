@@ -222,6 +222,9 @@ class Agent:
             raise  # the outcome is not known: say nothing, look again later
         except DriverError as error:
             self._failed(order, act, str(error))
+        except Exception as error:  # a fault of ours: still an outcome that an operator can act on
+            log.exception("%s of guest %s failed", act, guest.instance_id)
+            self._failed(order, act, f"{type(error).__name__}: {error}")
         else:
             self._settle(order, act, succeeded=True)
 
@@ -231,7 +234,9 @@ class Agent:
             if self._driver.boots_images:
                 files = self._files.prepare(order.guest)
             self._driver.create(order.guest, files)
-        except DriverError:
+        except HypervisorUnreachable:
+            raise
+        except Exception:
             self._files.discard(files)
             self._driver.destroy(order.guest.instance_id)  # so that "failed" also means: nothing of it is here
             raise

@@ -87,6 +87,7 @@ class DeadlinesManager:
         records: Records,
         snapshots: Snapshots,
         clock: Callable[[], datetime],
+        service_down_after_s: int = SERVICE_DOWN_AFTER_S,
     ) -> None:
         self._log = the_log
         self._appender = appender
@@ -94,6 +95,7 @@ class DeadlinesManager:
         self._records = records
         self._snapshots = snapshots
         self._clock = clock
+        self._service_down_after_s = service_down_after_s
         self._position = -1
         self._persisted = 0
         self._pending: dict[InstanceId, _Pending] = {}
@@ -180,7 +182,7 @@ class DeadlinesManager:
         asks = self._listen(now)
         for service_id, session in self._sessions.items():
             silent_s = (now - self._heard.get(service_id, now)).total_seconds()
-            if session.up and silent_s > SERVICE_DOWN_AFTER_S:
+            if session.up and silent_s > self._service_down_after_s:
                 down = MarkServiceDown(service_id=service_id, epoch=session.epoch, reason="no heartbeat")
                 asks.append(self._ask(down, f"down/{service_id}/{session.version}"))
         for instance_id, pending in list(self._pending.items()):
@@ -197,7 +199,7 @@ class DeadlinesManager:
                 position=pending.position,
                 revision=pending.revision,
                 since=pending.since,
-                deadline=now + timedelta(seconds=SERVICE_DOWN_AFTER_S),
+                deadline=now + timedelta(seconds=self._service_down_after_s),
                 deleting=pending.deleting,
                 cause=pending.cause,
             )

@@ -57,7 +57,8 @@ def fake_hypervisor(tmp_path: Path) -> Hypervisor:
     directory, dead = tmp_path / "fake", tmp_path / "dead"
     unreachable = FakeDriver(dead)
     unreachable.open()
-    fail_next(dead, "observe", unreachable=True)
+    for call in ("observe", "observe_guest"):
+        fail_next(dead, call, unreachable=True)
 
     def stranger() -> str:
         add_stranger(directory, "database-3")
@@ -320,3 +321,5 @@ def test_several_guests_are_handled_at_once(hypervisor: Hypervisor) -> None:
 def test_a_hypervisor_that_does_not_answer_is_unreachable_not_empty(hypervisor: Hypervisor) -> None:
     with pytest.raises(HypervisorUnreachable):
         hypervisor.unreachable.observe()
+    with pytest.raises(HypervisorUnreachable):
+        hypervisor.unreachable.observe_guest(guest_spec().instance_id)

@@ -38,7 +38,7 @@ def read(drive: Path) -> dict[str, bytes]:
     """Every file by its Joliet path; its Rock Ridge name must be the same."""
     iso = PyCdlib()
     iso.open(str(drive))
-    contents = {"joliet_path": {}, "rr_path": {}}
+    contents: dict[str, dict[str, bytes]] = {"joliet_path": {}, "rr_path": {}}
     for kind, files in contents.items():
         for folder, _, names in iso.walk(**{kind: "/"}):
             for name in names:
@@ -63,7 +63,8 @@ def files(drive: Path) -> dict[str, bytes]:
 
 
 def meta_data(files: dict[str, bytes], version: str = "latest") -> dict[str, Any]:
-    return json.loads(files[f"openstack/{version}/meta_data.json"])
+    data: dict[str, Any] = json.loads(files[f"openstack/{version}/meta_data.json"])
+    return data
 
 
 def test_the_drive_is_found_by_its_label_and_read_by_its_owner_only(drive: Path) -> None:

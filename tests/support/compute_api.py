@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ import httpx
 
 from commands.neighbours.identity import Credentials
 from gateway.app import Shell, compute_app
+from gateway.faults import Fault
 from gateway.policy import Policy
 from gateway.request import Handler, HandlerKey
 from gateway.standalone.links import Links
@@ -104,6 +105,17 @@ class Client:
                 return await client.request(method, path, headers=sent, **more)
 
         return asyncio.run(call())
+
+
+def refused(call: Callable[[], object]) -> Fault | None:
+    """The fault that a call ends in; None when it does not."""
+    found = None
+    try:
+        call()
+    except Fault as raised:
+        found = raised
+    assert found is None or len(found.body("")[1]) < 4096
+    return found
 
 
 def fault(response: httpx.Response) -> tuple[int, str, str]:

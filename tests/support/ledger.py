@@ -80,17 +80,17 @@ class Clock:
         self.now += timedelta(seconds=seconds)
 
 
-class Crash(Exception):
-    """The process that was stepped is dead: whatever it had in memory is gone."""
+class Crash(BaseException):
+    """The process that was stepped is dead: whatever it had in memory is gone. Nothing may catch it."""
 
 
 class Faults:
     """What goes wrong at the ports, by the call's name: "transaction", "publish", "settle", …"""
 
     def __init__(self) -> None:
-        self._armed: dict[tuple[str, str], tuple[int, Exception]] = {}
+        self._armed: dict[tuple[str, str], tuple[int, BaseException]] = {}
 
-    def crash(self, call: str, when: str = "before", *, skip: int = 0, error: Exception | None = None) -> None:
+    def crash(self, call: str, when: str = "before", *, skip: int = 0, error: BaseException | None = None) -> None:
         """Raise `before` or `after` the call is made, once; the first `skip` calls are left alone."""
         self._armed[call, when] = (skip, error or Crash(f"{when} {call}"))
 

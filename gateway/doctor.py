@@ -1,0 +1,75 @@
+"""`compute-ledger doctor`: what is here, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+FREE_GIB_WANTED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    what: str
+    said: str
+    weight: int = 0  # 0: fine; 1: something optional is missing; 2: the ledger cannot run
+
+    @property
+    def mark(self) -> str:
+        return ("ok  ", "note", "FAIL")[self.weight]
+
+
+def examine(data: Path) -> Iterator[Found]:
+    yield Found("python", platform.python_version())
+    yield Found("sqlite", sqlite3.sqlite_version)
+    yield _directory(data)
+    yield from _libvirt()
+    for program, package in (("qemu-system-x86_64", "qemu-system-x86"), ("qemu-img", "qemu-utils")):
+        path = shutil.which(program)
+        if path is None:
+            yield Found(program, f"missing; real guests need it: apt-get install {package}", 1)
+        else:
+            yield Found(program, path)
+    usable = os.access("/dev/kvm", os.R_OK | os.W_OK)
+    yield Found("kvm", "/dev/kvm can be opened" if usable else "not here; guests run in software, slowly", not usable)
+    client = shutil.which("openstack")
+    yield Found("openstack client", client or "missing; pip install python-openstackclient", int(client is None))
+
+
+def _directory(data: Path) -> Found:
+    place = data
+    while not place.exists():
+        place = place.parent
+    if not os.access(place, os.W_OK):
+        return Found("data", f"{place} cannot be written", 2)
+    free_gib = shutil.disk_usage(place).free // 1024**3
+    said = f"{data}, {free_gib} GiB free" + ("" if (data / "ledger.db").exists() else ", no ledger in it yet")
+    return Found("data", said, int(free_gib < FREE_GIB_WANTED))
+
+
+def _libvirt() -> Iterator[Found]:
+    if importlib.util.find_spec("libvirt") is None:
+        yield Found(
+            "libvirt-python",
+            "missing; only the fake driver works. apt-get install libvirt-dev pkg-config gcc, "
+            "then pip install 'compute-ledger[libvirt]'",
+            1,
+        )
+        return
+    from hostagent.drivers.libvirt.driver import LibvirtDriver, LibvirtSettings
+    from hostagent.drivers.protocol import DriverError
+
+    driver = LibvirtDriver(LibvirtSettings())
+    try:
+        facts = driver.facts()
+        yield Found("libvirtd", f"{facts.hypervisor_type} {facts.hypervisor_version} on {facts.hypervisor_hostname}")
+    except DriverError as error:
+        yield Found("libvirtd", f"{error}; apt-get install libvirt-daemon-system, or name one with --libvirt-uri", 1)
+    finally:
+        driver.close()
