@@ -12,13 +12,17 @@ as several compute hosts. Its socket also serves libvirt's test driver:
 `test+unix:///default?socket=DIR/run/libvirt-sock`. KVM is hidden from it unless LIBVIRTD_PRIVATE_KVM=1, so
 that guests run in software everywhere alike.
 
-Must be root. Needs libvirt-daemon-system, qemu-system-x86, qemu-utils (Debian's names) and util-linux.
+Started by another user than root it is a session daemon (`qemu+unix:///session?socket=...`): its guests run as that
+user, in software or with KVM as /dev/kvm allows, and its host name is the machine's.
+
+Needs libvirt-daemon-system, qemu-system-x86, qemu-utils (Debian's names) and util-linux.
 """
 
 from __future__ import annotations
 
 import ctypes
 import fcntl
+import hashlib
 import os
 import select
 import shutil
@@ -26,6 +30,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import uuid
 from pathlib import Path
 from time import monotonic, sleep
@@ -43,10 +48,11 @@ PRIVATE = {
     "log": "/var/log/libvirt",
 }
 
+SESSION = {"CONFIG_HOME": "etc", "DATA_HOME": "lib", "RUNTIME_DIR": "run", "CACHE_HOME": "cache"}  # XDG's variables
+
 LIBVIRTD_CONF = """\
 host_uuid = "{host_uuid}"
-unix_sock_dir = "/run/libvirt"
-unix_sock_group = "root"
+unix_sock_dir = "{socket_directory}"
 unix_sock_rw_perms = "0700"
 auth_unix_rw = "none"
 auth_unix_ro = "none"
@@ -59,11 +65,14 @@ log_level = 3
 log_outputs = "3:file:{directory}/log/libvirtd.log"
 """
 
-QEMU_CONF = """\
+AS_ROOT = """\
 user = "root"
 group = "root"
 dynamic_ownership = 1
 remember_owner = 0
+"""
+
+QEMU_CONF = """\
 security_driver = "none"
 namespaces = []
 cgroup_controllers = []
@@ -146,16 +155,23 @@ def stop(directory: Path) -> int:
 
 
 def uri(directory: Path) -> str:
-    return f"qemu+unix:///system?socket={directory}/run/libvirt-sock"
+    return f"qemu+unix:///{'session' if is_session() else 'system'}?socket={directory}/run/libvirt-sock"
+
+
+def is_session() -> bool:
+    return os.geteuid() != 0
+
+
+def program(name: str) -> str | None:
+    """Where it is; the directories for administration are not on every user's PATH."""
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 
 
 def prepare(directory: Path, name: str) -> None:
     """Write its configuration. Refuses where one runs already, or could not be reached."""
-    if os.geteuid() != 0:
-        raise SystemExit("a private libvirtd needs root")
-    for program in ("libvirtd", "qemu-system-x86_64", "unshare"):
-        if shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None:
-            raise SystemExit(f"{program} is not installed")
+    for needed in ("libvirtd", "qemu-system-x86_64", "unshare"):
+        if program(needed) is None:
+            raise SystemExit(f"{needed} is not installed")
     if len(f"{directory}/run/libvirt-sock".encode()) > SOCKET_PATH_LIMIT:
         raise SystemExit(f"{directory} is too long a name: its socket could not be reached")
     for folder in PRIVATE:
@@ -165,18 +181,22 @@ def prepare(directory: Path, name: str) -> None:
     qemu = directory / "etc" / "qemu"
     qemu.mkdir(exist_ok=True)
     host_uuid = uuid.uuid5(uuid.NAMESPACE_DNS, f"{name}.{directory}")
-    settings = LIBVIRTD_CONF.format(host_uuid=host_uuid, directory=directory)
+    sockets = short_name(directory) / "run" if is_session() else Path(PRIVATE["run"])
+    settings = LIBVIRTD_CONF.format(host_uuid=host_uuid, directory=directory, socket_directory=sockets)
     (directory / "etc" / "libvirtd.conf").write_text(settings)
-    (directory / "etc" / "qemu.conf").write_text(QEMU_CONF)
+    (directory / "etc" / "qemu.conf").write_text(AS_ROOT + QEMU_CONF)
+    (directory / "etc" / "libvirt").mkdir(exist_ok=True)
+    (directory / "etc" / "libvirt" / "qemu.conf").write_text(QEMU_CONF)  # where a session daemon looks for it
     (directory / "run" / "libvirt-sock").unlink(missing_ok=True)
     (directory / "run" / "libvirtd.pid").unlink(missing_ok=True)
     (directory / "daemon.pid").write_text("")
-    for path in PRIVATE.values():
-        Path(path).mkdir(parents=True, exist_ok=True)
+    if not is_session():
+        for path in PRIVATE.values():
+            Path(path).mkdir(parents=True, exist_ok=True)
 
 
 def in_namespace(directory: Path, name: str) -> list[str]:
-    unshare = ["unshare", "--mount", "--uts", "--propagation", "private"]
+    unshare = [] if is_session() else ["unshare", "--mount", "--uts", "--propagation", "private"]
     return [*unshare, sys.executable, str(Path(__file__).absolute()), "inside", str(directory), name]
 
 
@@ -227,7 +247,8 @@ def inside(directory: Path, name: str) -> int:
     lock.truncate(0)
     lock.write(str(os.getpid()))
     lock.flush()
-    set_up_namespace(directory, name)
+    if not is_session():
+        set_up_namespace(directory, name)
     # libvirt polls a killed QEMU until its zombie is gone. Where process 1 is slow to collect orphans every
     # destroy and every probe of QEMU would wait for it, so orphans come here.
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -271,16 +292,43 @@ def keep(directory: Path, *, stay: bool) -> None:
             daemon = start_daemon(directory)
     kill(daemon, signal.SIGTERM)
     end_children()
+    if is_session():
+        shutil.rmtree(short_name_holder(directory), ignore_errors=True)
 
 
 def start_daemon(directory: Path) -> int:
     (directory / "run" / "libvirtd.pid").unlink(missing_ok=True)
     (directory / "run" / "libvirt-sock").unlink(missing_ok=True)
+    command, environment = [program("libvirtd") or "libvirtd"], dict(os.environ)
+    if is_session():
+        short = short_name(directory)
+        environment |= {f"XDG_{kind}": f"{short}/{folder}" for kind, folder in SESSION.items()}
+        command += ["--config", f"{short}/etc/libvirtd.conf", "--pid-file", f"{short}/run/libvirtd.pid"]
+    else:
+        command += ["--pid-file", "/run/libvirt/libvirtd.pid"]  # elsewhere it is the machine's
     with (directory / "log" / "daemon.log").open("ab") as log:
-        command = ["libvirtd", "--pid-file", "/run/libvirt/libvirtd.pid"]  # elsewhere it is the machine's
-        pid = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log).pid
+        pid = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment).pid
     (directory / "daemon.pid").write_text(str(pid))
     return pid
+
+
+def short_name(directory: Path) -> Path:
+    """Another name for the directory, always the same: QEMU's monitor is a socket too, far below it.
+
+    Root needs none: in its namespace the directory has libvirt's own, short names.
+    """
+    holder = short_name_holder(directory)
+    holder.mkdir(mode=0o700, exist_ok=True)
+    status = holder.lstat()
+    if holder.is_symlink() or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise SystemExit(f"{holder} is not a private directory of this user")
+    (holder / "d").unlink(missing_ok=True)
+    (holder / "d").symlink_to(directory)
+    return holder / "d"
+
+
+def short_name_holder(directory: Path) -> Path:
+    return Path(tempfile.gettempdir()) / f"libvirtd-{os.geteuid()}-{hashlib.sha256(bytes(directory)).hexdigest()[:8]}"
 
 
 def kill(pid: int, number: int) -> None:

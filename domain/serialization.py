@@ -88,6 +88,16 @@ def to_plain(value: Any) -> Plain:
     return plain
 
 
+def to_plain_but(value: Any, left_out: str) -> Plain:
+    """As `to_plain`, without one field: for a large one that does not change, and is kept encoded."""
+    encoder = _ENCODERS_BUT.get((type(value), left_out))
+    if encoder is None:
+        cls = type(value)
+        encoder = _encoder_of(cls, [f.name for f in fields(cls) if f.name != left_out])
+        _ENCODERS_BUT[cls, left_out] = encoder
+    return encoder(value)
+
+
 def from_plain(cls: type[T], plain: Plain) -> T:
     value: T = _decoder(cls)(plain)
     return value
@@ -155,8 +165,15 @@ def _bare(hint: Any) -> Any:
 
 @_once_per_class
 def _encoder(cls: type) -> Callable[[Any], Plain]:
+    return _encoder_of(cls, [f.name for f in fields(cls)])
+
+
+_ENCODERS_BUT: dict[tuple[type, str], Callable[[Any], Plain]] = {}
+
+
+def _encoder_of(cls: type, names: list[str]) -> Callable[[Any], Plain]:
     hints = get_type_hints(cls, include_extras=True)
-    plan = [(f.name, _encode(hints[f.name])) for f in fields(cls)]
+    plan = [(name, _encode(hints[name])) for name in names]
     simple = [n for n, convert in plan if convert is None]
     converted = [(n, convert) for n, convert in plan if convert is not None]
 

@@ -31,6 +31,7 @@ class Hypervisors:
             ("GET", "/os-hypervisors"): self.index,
             ("GET", "/os-hypervisors/detail"): self.detail,
             ("GET", "/os-hypervisors/{hypervisor_id}"): self.show,
+            ("GET", "/os-aggregates"): self.aggregates,
         }
 
     async def index(self, request: Request) -> Response:
@@ -49,6 +50,10 @@ class Hypervisors:
         if request.version >= V(2, 53) and truth(request.query.get("with_servers")):
             await self._add_servers([shown], [row])
         return Response({"hypervisor": shown})
+
+    async def aggregates(self, request: Request) -> Response:
+        """Host aggregates cannot be made yet, so there are none."""
+        return Response({"aggregates": []})
 
     async def _page(self, request: Request, path: str, view: Any) -> Response:
         conditions: list[str] = ["1"]

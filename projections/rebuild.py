@@ -13,7 +13,7 @@ from pathlib import Path
 from commands.log.port import Log
 from projections.views import Projection, connect, create, drop, real_names, show, writing
 
-BATCH = 1000
+BATCH = 10_000  # the more events a batch has, the fewer times a row that changes often is written
 
 
 class UnknownView(Exception):

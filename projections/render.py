@@ -43,9 +43,9 @@ def bookmark(kind: str, identifier: str) -> str:
 
 def zulu(time: datetime | None) -> str | None:
     """Whole seconds with a Z, as most of Nova's views show a time."""
-    return None if time is None else time.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return None if time is None else time.isoformat()[:19] + "Z"
 
 
 def precise(time: datetime | None) -> str | None:
     """Microseconds and no zone, as Nova shows the times of actions, launches and services."""
-    return None if time is None else time.strftime("%Y-%m-%dT%H:%M:%S.%f")
+    return None if time is None else time.isoformat(timespec="microseconds")[:26]

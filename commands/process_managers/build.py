@@ -62,7 +62,7 @@ class BuildManager:
         self._log.wait_for_events(self._position, timeout_s)
 
     def step(self) -> bool:
-        columns = self._columns or self._load()
+        columns = self._load() if self._columns is None else self._columns
         records = self._log.events(self._position, BATCH)
         if not records:
             return False

@@ -63,8 +63,8 @@ def choose(spec: RequestSpec, columns: Columns) -> Placed:
 
 def no_valid_host(reason: SchedulingReason) -> str:
     """The fault a user sees, with the filter that left nothing (Nova's NoValidHost)."""
-    culprit = next((f.filter for f in reason.filters if f.hosts_left == 0), "no host is registered")
-    return (
-        "No valid host was found. There are not enough hosts available. "
-        f"({culprit}: 0 of {reason.hosts_considered} hosts left)"
+    culprit = next((f.filter for f in reason.filters if f.hosts_left == 0), "")
+    why = (
+        f"{culprit}: 0 of {reason.hosts_considered} hosts left" if reason.hosts_considered else "no host is registered"
     )
+    return f"No valid host was found. There are not enough hosts available. ({why})"

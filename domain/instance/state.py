@@ -179,6 +179,8 @@ def _evolved(instance: Instance, event: InstanceEvent) -> Instance:
                 vm_state=VmState.DELETED,
                 power_state=PowerState.NO_STATE,
                 purge_pending=event.purge_pending,
+                # A purge still to come is a request of its own: its host has settled the last one.
+                task_revision=instance.revision + 1 if event.purge_pending else instance.task_revision,
             )
         case InstancePurged():
             return replace(instance, purge_pending=False)

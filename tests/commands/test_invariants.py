@@ -163,7 +163,7 @@ class AnyOrderOfThings(RuleBasedStateMachine):
     )
     def a_component_dies(self, name: str, call: str, when: str, skip: int) -> None:
         self.ledger.faults.crash(call, when, skip=skip)
-        with suppress(Crash):
+        with suppress(Crash, StoreUnavailable):
             for _ in range(3):
                 self.ledger.step(name)
         self.ledger.restart(name)

@@ -1,0 +1,40 @@
+# `make` tells what there is. Every target sets up first what it needs (deploy/set-up.sh).
+
+PYTHON_IN_VENV := .venv/bin/python
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+export DATA LISTEN DRIVER CONFIG PYTHON UPGRADE
+
+.DEFAULT_GOAL := help
+.PHONY: help up test check bench papers lock clean set-up
+
+help: ## tell what there is
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+
+up: set-up ## run the ledger until Ctrl-C; DATA=DIR LISTEN=HOST:PORT DRIVER=fake|test|libvirt CONFIG=FILE
+	@exec $(PYTHON_IN_VENV) deploy/make_up.py
+
+test: set-up ## run every test, guests in QEMU included; PYTEST_ARGS='-k words'
+	@$(PYTHON_IN_VENV) -m pytest -p tests.support.skips $(PYTEST_ARGS)
+
+check: set-up ## formatting, lint, types, the rules of who imports whom
+	@.venv/bin/ruff format --check .
+	@.venv/bin/ruff check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports --verbose
+
+bench: set-up ## measure a ledger as its clients see it, and print a table; BENCH_ARGS=
+	@$(PYTHON_IN_VENV) -m tests.benchmarks.run $(BENCH_ARGS)
+
+papers: set-up ## write anew the parts of the documents that are made from the code
+	@$(PYTHON_IN_VENV) -m tests.papers.generated
+
+lock: set-up ## write requirements.lock anew, older versions kept where they will do; UPGRADE=1 takes the newest
+	@deploy/lock.sh
+
+clean: ## remove all that was made here: .venv, caches; not the ledger's data
+	@rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+set-up:
+	@deploy/set-up.sh

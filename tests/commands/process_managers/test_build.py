@@ -1,0 +1,321 @@
+"""From a create to a claimed host, though every step be taken twice, die half-way, or find another faster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from commands.command import Unit
+from commands.compute_service import DisableService, MarkServiceDown
+from commands.event_store import StoreUnavailable
+from commands.instance.schedule import Choice, ScheduleInstance
+from commands.process_managers.build import BuildManager
+from commands.snapshots import Snapshots
+from domain.identifiers import InstanceId
+from domain.instance.state import TaskState, VmState
+from domain.resources import VCPU
+from hostagent.drivers.protocol import DriverError
+from tests.support.decisions import REASON
+from tests.support.ledger import LARGE, Crash, HostSize, Ledger, create_command, require_nothing_leaked
+
+ONE, TWO, THREE = (InstanceId(UUID(int=n)) for n in (1, 2, 3))
+
+
+def step_to_the_end(ledger: Ledger, name: str = "build") -> None:
+    while ledger.step(name):
+        pass
+
+
+def residence_of(ledger: Ledger, instance_id: InstanceId) -> str | None:
+    residence = ledger.instance(instance_id).residence
+    return None if residence is None else residence.host
+
+
+def scheduled(ledger: Ledger, instance_id: InstanceId) -> int:
+    return ledger.history_of(instance_id).count("scheduled")
+
+
+def test_an_instance_is_claimed_and_placed(ledger: Ledger) -> None:
+    [instance_id] = ledger.create()
+
+    step_to_the_end(ledger)
+
+    assert ledger.instance(instance_id).task_state is TaskState.SPAWNING
+    assert set(ledger.provider("alpha").claims) == {instance_id}
+    require_nothing_leaked(ledger)
+
+
+def test_a_scheduling_is_caused_by_its_create(ledger: Ledger) -> None:
+    [instance_id] = ledger.create()
+    step_to_the_end(ledger)
+
+    created = next(r for r in ledger.history() if r.type == "instance.create_requested")
+    placed = next(r for r in ledger.history() if r.type == "instance.scheduled")
+
+    assert placed.cause.causation == created.position
+    assert placed.cause.request_id == created.cause.request_id
+    assert placed.event.reason.candidates[0].host == "alpha"
+    assert placed.event.instance_id == instance_id
+
+
+def test_many_are_spread_over_the_hosts_of_one_batch(two_hosts: Ledger) -> None:
+    ids = two_hosts.create(6)
+
+    two_hosts.step("build")
+
+    placed = [two_hosts.instance(i).residence for i in ids]
+    assert sorted(r.host for r in placed if r is not None) == ["alpha"] * 3 + ["beta"] * 3
+
+
+def test_a_batch_takes_no_more_than_fits_and_says_why_to_the_rest(ledger: Ledger) -> None:
+    ids = ledger.create(3, flavor=LARGE)  # of four processors each, on a host of eight
+
+    step_to_the_end(ledger)
+
+    states = [ledger.instance(i).vm_state for i in ids]
+    assert states == [VmState.BUILDING, VmState.BUILDING, VmState.ERROR]
+    assert "CapacityFilter: 0 of 1 hosts left" in (ledger.instance(ids[2]).fault or "")
+    require_nothing_leaked(ledger)
+
+
+def test_without_hosts_a_create_fails_with_a_reason(tmp_path: Any) -> None:
+    ledger = Ledger(tmp_path, ()).with_flavors()
+    [instance_id] = ledger.create()
+    ledger.settle()
+
+    assert "no host is registered" in (ledger.instance(instance_id).fault or "")
+    ledger.delete(instance_id)
+    ledger.settle()
+    assert ledger.quota().used["instances"] == 0
+    ledger.close()
+
+
+def test_a_step_taken_again_by_a_manager_that_knows_nothing_is_taken_once(ledger: Ledger) -> None:
+    ids = ledger.create(2)
+    step_to_the_end(ledger)
+    with ledger.store.transaction() as transaction:  # as a store that lost nothing but the place
+        assert transaction.move_position("build", ledger.store.position("build"), 0)
+
+    ledger.restart("build")
+    step_to_the_end(ledger)
+
+    assert [scheduled(ledger, i) for i in ids] == [1, 1]
+    require_nothing_leaked(ledger)
+
+
+@pytest.mark.parametrize("at_most", [1, 2, 3, 7])
+def test_it_makes_no_difference_how_many_events_are_read_at_once(two_hosts: Ledger, at_most: int) -> None:
+    two_hosts.log.at_most = at_most
+    ids = two_hosts.running(4)
+
+    assert all(two_hosts.instance(i).vm_state is VmState.ACTIVE for i in ids)
+    require_nothing_leaked(two_hosts)
+
+
+def test_two_managers_active_at_once_place_each_instance_once(two_hosts: Ledger) -> None:
+    one, other = (two_hosts.command_side().consumers[0] for _ in range(2))
+    ids = []
+    for _ in range(4):
+        ids += two_hosts.create(2)
+        one.step()
+        other.step()
+        other.step()
+    while one.step() or other.step():
+        pass
+
+    assert [scheduled(two_hosts, i) for i in ids] == [1] * 8
+    require_nothing_leaked(two_hosts)
+
+
+@pytest.mark.parametrize("call", ["transaction", "commit"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_manager_that_dies_at_its_commit_is_taken_over(ledger: Ledger, call: str, when: str) -> None:
+    ids = ledger.create(2)
+    ledger.faults.crash(call, when)
+    try:
+        step_to_the_end(ledger)
+    except Crash:
+        ledger.restart("build")
+
+    step_to_the_end(ledger)
+
+    assert [scheduled(ledger, i) for i in ids] == [1, 1]
+    require_nothing_leaked(ledger)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_commit_without_an_answer_is_settled_and_the_manager_goes_on(ledger: Ledger, when: str) -> None:
+    ids = ledger.create(2)
+    ledger.faults.crash("transaction", when, error=StoreUnavailable("the connection broke"))
+    try:
+        step_to_the_end(ledger)
+    except StoreUnavailable:
+        step_to_the_end(ledger)
+
+    assert [scheduled(ledger, i) for i in ids] == [1, 1]
+    assert ledger.provider("alpha").providers[ledger.hosts["alpha"].agent.node_id].used[VCPU] == 2
+    require_nothing_leaked(ledger)
+
+
+class Interrupted(BuildManager):
+    """Something happens between the choice and the claim."""
+
+    meanwhile: Any = None
+
+    def _place(self, *args: Any) -> None:
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        super()._place(*args)
+
+
+def interrupted(ledger: Ledger) -> Interrupted:
+    manager = Interrupted(ledger.log, ledger.appender, ledger.store, ledger.records, Snapshots(ledger.vault))
+    ledger.parts["build"] = manager
+    step_to_the_end(ledger)
+    return manager
+
+
+def test_an_instance_deleted_between_its_choice_and_its_claim_is_claimed_nothing(ledger: Ledger) -> None:
+    manager = interrupted(ledger)
+    [instance_id] = ledger.create()
+    manager.meanwhile = lambda: ledger.delete(instance_id)
+
+    step_to_the_end(ledger)
+
+    assert ledger.history_of(instance_id) == ["create_requested", "deleted"]
+    require_nothing_leaked(ledger)
+
+
+def test_a_choice_that_was_filled_meanwhile_is_made_again(two_hosts: Ledger) -> None:
+    ledger = two_hosts
+    ledger.running(requested_host="beta")  # so that alpha has the most room
+    manager = interrupted(ledger)
+
+    def another_scheduler_fills_alpha() -> None:
+        agent = ledger.hosts["alpha"].agent
+        alpha = Choice(
+            host=ledger.hosts["alpha"].name,
+            node_id=agent.node_id,
+            service_id=agent.service_id,
+            availability_zone="nova",
+        )
+        for instance_id in (TWO, THREE):
+            ledger.ask(create_command([instance_id], flavor=LARGE))
+            ledger.ask(ScheduleInstance(instance_id=instance_id, attempt=1, choices=(alpha,), reason=REASON))
+
+    manager.meanwhile = another_scheduler_fills_alpha
+    ledger.ask(create_command([ONE], flavor=LARGE))
+
+    step_to_the_end(ledger)
+
+    assert residence_of(ledger, TWO) == residence_of(ledger, THREE) == "alpha"
+    assert residence_of(ledger, ONE) == "beta"
+    require_nothing_leaked(ledger)
+
+
+@pytest.mark.parametrize("what", ["down", "disabled"])
+def test_a_chosen_host_that_goes_away_meanwhile_is_not_chosen_for_ever(ledger: Ledger, what: str) -> None:
+    service_id = ledger.hosts["alpha"].agent.service_id
+    command: Any = (
+        MarkServiceDown(service_id=service_id, epoch=1, reason="silent")
+        if what == "down"
+        else DisableService(service_id=service_id)
+    )
+    manager = interrupted(ledger)
+    manager.meanwhile = lambda: ledger.ask(command)
+    [instance_id] = ledger.create()
+
+    step_to_the_end(ledger)
+
+    assert "ComputeFilter: 0 of 1 hosts left" in (ledger.instance(instance_id).fault or "")
+    require_nothing_leaked(ledger)
+
+
+def test_a_host_that_cannot_start_it_is_given_back_and_another_tried(two_hosts: Ledger) -> None:
+    two_hosts.running(requested_host="beta")  # so that alpha has the most room
+    two_hosts.hosts["alpha"].faults.crash("create", error=DriverError("no disk left"))
+
+    [instance_id] = two_hosts.running()
+
+    assert two_hosts.history_of(instance_id) == [
+        "create_requested",
+        "scheduled",
+        "spawn_failed",
+        "scheduled",
+        "spawned",
+    ]
+    assert residence_of(two_hosts, instance_id) == "beta"
+    assert two_hosts.hosts["alpha"].guests() == {}
+    require_nothing_leaked(two_hosts)
+
+
+def test_after_every_host_has_failed_its_user_sees_the_last_reason(two_hosts: Ledger) -> None:
+    for host in two_hosts.hosts.values():
+        host.faults.crash("create", error=DriverError(f"{host.name} has no disk left"))
+
+    [instance_id] = two_hosts.running()
+
+    instance = two_hosts.instance(instance_id)
+    assert instance.vm_state is VmState.ERROR
+    assert "has no disk left" in (instance.fault or "")
+    assert two_hosts.history_of(instance_id).count("spawn_failed") == 2
+    assert all(not host.guests() for host in two_hosts.hosts.values())
+    require_nothing_leaked(two_hosts)
+
+
+def test_no_more_than_three_hosts_are_tried(tmp_path: Any) -> None:
+    ledger = Ledger(tmp_path, ("alpha", "beta", "gamma", "delta")).with_flavors()
+    ledger.settle()
+    for host in ledger.hosts.values():
+        host.faults.crash("create", error=DriverError("no"))
+
+    [instance_id] = ledger.running()
+
+    assert scheduled(ledger, instance_id) == 3
+    assert ledger.instance(instance_id).vm_state is VmState.ERROR
+    require_nothing_leaked(ledger)
+    ledger.close()
+
+
+def test_a_forced_host_is_taken_whatever_its_zone_and_though_disabled(two_hosts: Ledger) -> None:
+    two_hosts.ask(DisableService(service_id=two_hosts.hosts["beta"].agent.service_id))
+
+    [instance_id] = two_hosts.running(availability_zone="nova", forced_host="beta")
+
+    residence = two_hosts.instance(instance_id).residence
+    assert residence is not None
+    assert residence.host == "beta"
+
+
+def test_a_host_asked_for_is_not_taken_when_it_is_disabled(two_hosts: Ledger) -> None:
+    two_hosts.ask(DisableService(service_id=two_hosts.hosts["beta"].agent.service_id))
+
+    [instance_id] = two_hosts.running(requested_host="beta")
+
+    assert two_hosts.instance(instance_id).vm_state is VmState.ERROR
+
+
+def test_what_is_given_back_can_be_claimed_again(tmp_path: Any) -> None:
+    ledger = Ledger(tmp_path, size=HostSize(vcpus=4)).with_flavors()
+    ledger.settle()
+    for _ in range(5):
+        [instance_id] = ledger.running(flavor=LARGE)
+        assert ledger.instance(instance_id).vm_state is VmState.ACTIVE
+        ledger.delete(instance_id)
+        ledger.settle()
+    require_nothing_leaked(ledger)
+    ledger.close()
+
+
+def test_commands_of_a_manager_may_be_mixed_with_others(ledger: Ledger) -> None:
+    asks = [ledger.as_ask(replace(create_command([InstanceId(UUID(int=n))]), name=f"n{n}")) for n in range(1, 6)]
+    ledger.appender.flush([Unit(asks=(ask,)) for ask in asks])
+
+    ledger.settle()
+
+    assert all(i.vm_state is VmState.ACTIVE for i in ledger.instances().values())
+    require_nothing_leaked(ledger)
