@@ -9,7 +9,7 @@ export DATA LISTEN DRIVER CONFIG PYTHON UPGRADE
 .PHONY: help up test check bench papers lock clean set-up
 
 help: ## tell what there is
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 up: set-up ## run the ledger until Ctrl-C; DATA=DIR LISTEN=HOST:PORT DRIVER=fake|test|libvirt CONFIG=FILE
 	@exec $(PYTHON_IN_VENV) deploy/make_up.py

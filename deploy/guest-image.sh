@@ -17,7 +17,7 @@
 # (UUID of the last is the SMBIOS system UUID.) It powers off when its power button is pressed, and runs each line
 # that is typed at the console.
 #
-# Needs: apt-get (with its lists up to date), dpkg-deb, python3, gzip, xz-utils, qemu-utils.
+# Needs: apt-get (with its lists, or root's rights to fetch them), dpkg-deb, python3, gzip, xz-utils, qemu-utils.
 set -euo pipefail
 
 main() {
@@ -32,6 +32,7 @@ main() {
     return
   fi
   work=$dir/build
+  export PATH=$work/tools/usr/bin:$PATH MTOOLS_SKIP_CHECK=1
   rm -rf "$work"
   trap 'rm -rf "$work"' EXIT
   download
@@ -45,21 +46,43 @@ main() {
 }
 
 download() {
-  local kernel
-  mkdir -p "$work"/{packages,kernel,tools,root}
-  kernel=$(apt-cache depends linux-image-cloud-amd64 | awk '/Depends: linux-image-/ { print $2; exit }')
-  (cd "$work/packages" && apt-get download -qq -o APT::Sandbox::User=root \
-    "$kernel" busybox-static syslinux syslinux-common mtools)
-  for package in "$work"/packages/linux-image-*.deb; do dpkg-deb -x "$package" "$work/kernel"; done
-  for name in busybox-static syslinux syslinux-common mtools; do
-    for package in "$work"/packages/"${name}"_*.deb; do dpkg-deb -x "$package" "$work/tools"; done
-  done
+  local kernel modules
+  mkdir -p "$work/root"
+  kernel=$(kernel_package)
+  if [ -z "$kernel" ]; then
+    if [ "$(id -u)" = 0 ]; then apt-get update -qq; else sudo -n apt-get update -qq; fi >&2
+    kernel=$(kernel_package)
+  fi
+  if [ -z "$kernel" ]; then
+    echo "apt-get knows no kernel for virtual machines" >&2
+    return 1
+  fi
+  unpack kernel "$kernel"
+  modules=${kernel/image/modules} # a package of their own in Ubuntu
+  if apt-cache show "$modules" &> /dev/null; then unpack kernel "$modules"; fi
+  unpack tools busybox-static syslinux syslinux-common mtools
+  if [ -n "$(find "$work/kernel" -name '*.ko.zst' -print -quit)" ]; then unpack tools zstd; fi
+}
+
+kernel_package() {
+  apt-cache depends linux-image-cloud-amd64 linux-image-virtual 2> /dev/null |
+    awk '/Depends: linux-image-[0-9]/ { print $2; exit }' || true
+}
+
+# The files of packages, into a folder of $work.
+unpack() {
+  local folder=$1 package
+  shift
+  rm -rf "$work/packages"
+  mkdir -p "$work/packages" "$work/$folder"
+  (cd "$work/packages" && apt-get download -qq -o APT::Sandbox::User=root "$@")
+  for package in "$work"/packages/*.deb; do dpkg-deb -x "$package" "$work/$folder"; done
 }
 
 initramfs() {
   local root=$work/root
   mkdir -p "$root"/{bin,dev,proc,sys,etc,tmp,run,mnt,modules}
-  install -m 755 "$work/tools/bin/busybox" "$root/bin/busybox"
+  install -m 755 "$(find "$work/tools" -path '*/bin/busybox' -print -quit)" "$root/bin/busybox"
   ln -s busybox "$root/bin/sh"
   : > "$root/etc/modules"
   for module in virtio_pci virtio_blk virtio_scsi virtio_net virtio_rng sd_mod sr_mod ata_piix ahci e1000 8139cp \
@@ -74,10 +97,11 @@ initramfs() {
 add_module() {
   local name=${1//-/_} file dependency
   if grep -qx "$name" "$work/root/etc/modules"; then return; fi
-  file=$(find "$work/kernel/lib/modules" \( -name "$name.ko*" -o -name "${name//_/-}.ko*" \) -print -quit)
+  file=$(find "$work/kernel" -path '*/lib/modules/*' \( -name "$name.ko*" -o -name "${name//_/-}.ko*" \) -print -quit)
   if [ -z "$file" ]; then return; fi
   case $file in
     *.xz) xz -dc "$file" > "$work/root/modules/$name.ko" ;;
+    *.zst) zstd -qdc "$file" > "$work/root/modules/$name.ko" ;;
     *) cp "$file" "$work/root/modules/$name.ko" ;;
   esac
   for dependency in $(module_depends "$work/root/modules/$name.ko"); do add_module "$dependency"; done
@@ -189,7 +213,6 @@ PACK
 # A FAT file system over the whole disk, which SYSLINUX starts from.
 bootable_disk() {
   local raw=$work/disk.raw
-  export PATH=$work/tools/usr/bin:$PATH MTOOLS_SKIP_CHECK=1
   truncate -s 64M "$raw"
   mformat -i "$raw" -h 64 -s 32 -T 131072 -v GUEST ::
   printf 'SERIAL 0 115200\nDEFAULT guest\nLABEL guest\n KERNEL vmlinuz\n INITRD initrd.gz\n APPEND console=ttyS0 no_timer_check\n' \

@@ -86,7 +86,7 @@ environment() {
   if ! .venv/bin/python -m pip --version &> /dev/null; then
     "$python" -m venv --clear .venv >> $LOG 2>&1 || fail "$python -m venv failed (see $LOG)"
   fi
-  pip setuptools && pip --no-build-isolation -e ".[test]" || fail "pip failed: $(grep -i '^error' $LOG | tail -1) (see $LOG)"
+  pip setuptools && pip --no-build-isolation -e ".[test]" || fail "pip failed: $(grep -iE "^ *(error|.*Error)" $LOG | tail -1) (see $LOG)"
   if [ $extras != test ] && ! pip --no-build-isolation -e ".[$extras]"; then
     lack "libvirt-python could not be built (see $LOG)."
   fi

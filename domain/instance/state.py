@@ -123,14 +123,8 @@ def known(instance: Instance | None) -> Instance:
 def evolve(instance: Instance | None, event: InstanceEvent) -> Instance:
     if isinstance(event, InstanceCreateRequested):
         return Instance(request=event, vm_state=VmState.BUILDING, task_state=TaskState.SCHEDULING)
-    before = known(instance)
-    return replace(_evolved(before, event), revision=before.revision + 1)
-
-
-def _evolved(instance: Instance, event: InstanceEvent) -> Instance:
+    instance = known(instance)
     match event:
-        case InstanceCreateRequested():
-            return instance
         case InstanceScheduled():
             residence = Residence(
                 host=event.host,
@@ -183,27 +177,25 @@ def _evolved(instance: Instance, event: InstanceEvent) -> Instance:
                 task_revision=instance.revision + 1 if event.purge_pending else instance.task_revision,
             )
         case InstancePurged():
-            return replace(instance, purge_pending=False)
+            return _next(instance, purge_pending=False)
         case InstancePowerStateObserved():
             return _observed(instance, event.power_state)
         case InstanceOutcomeUnknown():
-            return replace(instance, overdue=True)
+            return _next(instance, overdue=True)
         case _:
             assert_never(event)
 
 
+def _next(instance: Instance, **changes: object) -> Instance:
+    return replace(instance, revision=instance.revision + 1, **changes)  # type: ignore[arg-type]
+
+
 def _task(instance: Instance, task: TaskState, **changes: object) -> Instance:
-    return replace(
-        instance,
-        task_state=task,
-        task_revision=instance.revision + 1,
-        overdue=False,
-        **changes,  # type: ignore[arg-type]
-    )
+    return _next(instance, task_state=task, task_revision=instance.revision + 1, overdue=False, **changes)
 
 
 def _idle(instance: Instance, **changes: object) -> Instance:
-    return replace(instance, task_state=None, overdue=False, **changes)  # type: ignore[arg-type]
+    return _next(instance, task_state=None, overdue=False, **changes)
 
 
 def _observed(instance: Instance, power_state: int) -> Instance:
@@ -213,5 +205,5 @@ def _observed(instance: Instance, power_state: int) -> Instance:
         and instance.task_state is None
         and power_state in (PowerState.SHUTDOWN, PowerState.CRASHED)
     ):
-        return replace(instance, vm_state=VmState.STOPPED, power_state=power_state)
-    return replace(instance, power_state=power_state)
+        return _next(instance, vm_state=VmState.STOPPED, power_state=power_state)
+    return _next(instance, power_state=power_state)

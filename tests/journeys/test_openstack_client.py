@@ -215,9 +215,9 @@ def test_quota_is_shown_changed_and_counted(openstack: Openstack, server: str) -
     assert quota()["instances"] == (10, 1)
     openstack("admin", "quota", "set", "--instances", "12", "demo")
     assert quota()["instances"] == (12, 1)
-    limits = {row["Name"]: row["Value"] for row in openstack("demo", "limits", "show", "--absolute", "-f", "json")}
-    assert (limits["maxTotalInstances"], limits["totalInstancesUsed"]) == (12, 1)
-    assert (limits["totalCoresUsed"], limits["totalRAMUsed"]) == (1, 128)
+    limits = absolute_limits(openstack)
+    assert (limits["max_total_instances"], limits["total_instances_used"]) == (12, 1)
+    assert (limits["total_cores_used"], limits["total_ram_used"]) == (1, 128)
 
 
 def test_a_deleted_server_leaves_nothing(
@@ -235,8 +235,8 @@ def test_a_deleted_server_leaves_nothing(
     (hypervisor,) = openstack("admin", "hypervisor", "list", "-f", "json")
     assert held(openstack, hypervisor["ID"]) == (0, 0, 0, 0)
     assert claims(ledger) == {}
-    limits = {row["Name"]: row["Value"] for row in openstack("demo", "limits", "show", "--absolute", "-f", "json")}
-    assert (limits["totalInstancesUsed"], limits["totalCoresUsed"], limits["totalRAMUsed"]) == (0, 0, 0)
+    limits = absolute_limits(openstack)
+    assert (limits["total_instances_used"], limits["total_cores_used"], limits["total_ram_used"]) == (0, 0, 0)
     eventually(lambda: ledger.payloads() == 0, "user data and password are gone from the vault")
     assert base64.b64encode(USER_DATA).decode() not in ledger.log_file.read_text()
     assert ledger.command("verify").stdout.endswith(", 0 wrong\n")
@@ -247,6 +247,10 @@ def held(openstack: Openstack, hypervisor: str) -> tuple[int, ...]:
     shown = openstack("admin", "--os-compute-api-version", "2.87", "hypervisor", "show", hypervisor, "-f", "json")
     reserved_mib = 512
     return (shown["running_vms"], shown["vcpus_used"], shown["memory_mb_used"] - reserved_mib, shown["local_gb_used"])
+
+
+def absolute_limits(openstack: Openstack) -> dict[str, int]:
+    return {row["Name"]: row["Value"] for row in openstack("demo", "limits", "show", "--absolute", "-f", "json")}
 
 
 def claims(ledger: LedgerProcess) -> dict[str, Any]:

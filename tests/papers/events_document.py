@@ -1,0 +1,168 @@
+"""Makes docs/events.md from the event classes and the sentences here: `python -m tests.papers.events_document`.
+
+A test holds the file to this, so that no event or field goes without a word about it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Annotated, get_args, get_origin, get_type_hints
+
+from domain.marks import Personal, Sealed
+from domain.serialization import EVENTS
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "events.md"
+
+# Wire name → who records it, and when.
+RECORDED: dict[str, str] = {
+    "instance.create_requested": "`commands/instance/create.py`, when a create is accepted; one for each server made, "
+    "in the append that counts it against the quota.",
+    "instance.scheduled": "`commands/instance/schedule.py`, for the build manager: a host was chosen. The claim on it "
+    "(`provider.claimed`) is in the same append.",
+    "instance.schedule_failed": "`commands/instance/schedule.py`, for the build manager: no host passes the filters, or "
+    "three hosts failed to start the guest.",
+    "instance.spawned": "`commands/instance/outcome.py`, on the host's report that the guest runs.",
+    "instance.spawn_failed": "`commands/instance/outcome.py`, on the host's report that it could not start the guest "
+    "and holds nothing of it; `provider.released` is in the same append. The build manager tries another host.",
+    "instance.start_requested": "`commands/instance/power.py`, when os-start is accepted.",
+    "instance.started": "`commands/instance/outcome.py`, on the host's report.",
+    "instance.start_failed": "`commands/instance/outcome.py`, on the host's report.",
+    "instance.stop_requested": "`commands/instance/power.py`, when os-stop is accepted.",
+    "instance.stopped": "`commands/instance/outcome.py`, on the host's report.",
+    "instance.stop_failed": "`commands/instance/outcome.py`, on the host's report.",
+    "instance.reboot_requested": "`commands/instance/power.py`, when a reboot is accepted.",
+    "instance.rebooted": "`commands/instance/outcome.py`, on the host's report.",
+    "instance.reboot_failed": "`commands/instance/outcome.py`, on the host's report; the server is then in ERROR.",
+    "instance.delete_requested": "`commands/instance/delete.py`, when a delete is accepted for a server whose host can "
+    "be reached. A second delete records nothing.",
+    "instance.delete_failed": "`commands/instance/outcome.py`, on the host's report that something is left.",
+    "instance.deleted": "`commands/instance/outcome.py`, when the host has confirmed that it holds nothing "
+    "(`provider.released` and `quota.released` are in the same append); or `commands/instance/delete.py` at once, when "
+    "the server never had a host, or its host is away (then the claim stays).",
+    "instance.purged": "`commands/instance/outcome.py`, when a host that was away at the delete confirms that it holds "
+    "nothing; `provider.released` is in the same append.",
+    "instance.power_state_observed": "`commands/instance/outcome.py`, on a host's observation, if no request is pending "
+    "and the power is another than recorded.",
+    "instance.outcome_unknown": "`commands/instance/outcome.py`, for the deadlines manager, once for a request that "
+    "missed its deadline. It changes no state but the mark itself.",
+    "provider.created": "`commands/compute_service.py`, when a host registers for the first time.",
+    "provider.inventory_set": "`commands/compute_service.py`, when a host opens a session with another inventory.",
+    "provider.traits_set": "`commands/compute_service.py`, when a host opens a session with other traits.",
+    "provider.claimed": "`commands/instance/schedule.py`, together with `instance.scheduled`; re-checked inside the append.",
+    "provider.released": "`commands/instance/outcome.py`, together with what ended the claim.",
+    "provider.deleted": "nobody yet; the form is kept for deleting a compute service.",
+    "service.registered": "`commands/compute_service.py`, when a host opens its first session, or says something else of "
+    "itself than before.",
+    "service.came_up": "`commands/compute_service.py`, for each session of a host, and when a silent one is heard again.",
+    "service.went_down": "`commands/compute_service.py`, for the deadlines manager, when a host was silent for "
+    "`service_down_time`.",
+    "service.enabled": "`commands/compute_service.py`, on PUT /os-services.",
+    "service.disabled": "`commands/compute_service.py`, on PUT /os-services.",
+    "service.forced_down": "nobody yet; the form is kept for fencing a host.",
+    "service.forced_down_lifted": "nobody yet; as above.",
+    "service.deleted": "nobody yet; the form is kept for DELETE /os-services.",
+    "quota.limits_set": "`commands/quota.py`, on PUT /os-quota-sets; only the limits that change.",
+    "quota.limits_reset": "`commands/quota.py`, on DELETE /os-quota-sets.",
+    "quota.consumed": "`commands/instance/create.py`, together with `instance.create_requested`.",
+    "quota.released": "`commands/instance/delete.py` or `outcome.py`, together with `instance.deleted`.",
+    "flavor.created": "`commands/flavor.py`, on POST /flavors.",
+    "flavor.deleted": "`commands/flavor.py`, on DELETE /flavors. Servers keep their own copy.",
+    "flavor.described": "`commands/flavor.py`, on PUT /flavors.",
+    "flavor.extra_specs_set": "nobody yet; the form is kept for the extra specs calls.",
+    "flavor.access_granted": "nobody yet; the form is kept for addTenantAccess.",
+    "flavor.access_revoked": "nobody yet; as above.",
+    "keypair.created": "`commands/keypair.py`, on POST /os-keypairs.",
+    "keypair.deleted": "`commands/keypair.py`, on DELETE /os-keypairs.",
+}
+
+# Wire name → what is deliberately not in it.
+LEFT_OUT: dict[str, str] = {
+    "instance.create_requested": "the password, the user data and the injected files (references only, no digest); "
+    "the token; what was chosen (host, claim: `instance.scheduled`); ports and addresses (`instance.spawned`); "
+    "min_count and max_count, since each server made has its own event.",
+    "instance.scheduled": "every host's verdict: only how many each filter left, and the five best candidates.",
+    "instance.spawned": "anything about disks and files: the host's business.",
+    "instance.stop_requested": "who asked: that is in every record (below).",
+    "instance.deleted": "the amounts given back: they are in the same append.",
+    "instance.power_state_observed": "why: a hypervisor does not know.",
+    "service.came_up": "heartbeats; they are never recorded.",
+    "keypair.created": "a private key; one that is generated is in the answer and nowhere else.",
+    "quota.consumed": "a running total: it is folded.",
+}
+
+INTRODUCTION = """\
+# Events
+
+Everything the ledger knows is one of these. They are recorded facts, in past participles, and are never changed; until
+the first tagged release their forms may still change with a reviewed diff of `tests/history/`, afterwards never.
+
+Made by `python -m tests.papers.events_document` from the classes; edit that, not this file.
+
+**Marks.** *plain*: as it is. *personal*: encrypted from the first record under the key of its subject, the user whose data
+it is (named in brackets); destroy the key and the field reads `[erased]`, everywhere and for ever, with nothing else
+changed. *sealed*: a reference to a payload in the vault, which is outside the log; neither the value nor a digest of it
+is ever in a record, a topic or a process log.
+
+**In every record** besides the event: position (of the whole ledger), stream and version, time (the ledger's clock,
+UTC, never running backwards along positions), command id, request id (`x-openstack-request-id`), user and project who
+asked, causation (the position of the event that led to the command, where one did), and the ledger's incarnation.
+
+**Reading.** A reader that meets a type it does not know was written by a newer release: it stops there, it never skips.
+Old forms are lifted on read (`LIFTS` in `domain/serialization.py`).
+
+**Streams.** `instance:<uuid>`, `provider:<uuid>` (one for a provider tree), `service:<uuid>`, `quota:<project>`,
+`flavor:catalog` (one for all flavors, so that ids and names are unique), `keypair:<user>`.
+"""
+
+
+def document() -> str:
+    parts = [INTRODUCTION]
+    category = ""
+    for name, cls in EVENTS.items():
+        if name.partition(".")[0] != category:
+            category = name.partition(".")[0]
+            parts.append(f"## {category}\n")
+        parts.append(_section(name, cls))
+    return "\n".join(parts)
+
+
+def _section(name: str, cls: type) -> str:
+    lines = [f"### {name}\n"]
+    about = inspect.getdoc(cls) or ""
+    if about and not about.startswith(f"{cls.__name__}("):
+        lines.append(" ".join(about.split()) + "\n")
+    lines.append(f"Recorded by {RECORDED[name]}\n")
+    if name in LEFT_OUT:
+        lines.append(f"Deliberately not in it: {LEFT_OUT[name]}\n")
+    lines += ["| field | type | mark | default |", "| --- | --- | --- | --- |"]
+    hints = get_type_hints(cls, include_extras=True)
+    for field in fields(cls):
+        hint, mark = hints[field.name], "plain"
+        if get_origin(hint) is Annotated:
+            hint, marker = get_args(hint)[:2]
+            if isinstance(marker, Personal):
+                mark = f"personal ({marker.subject})"
+            elif isinstance(marker, Sealed):
+                mark = "sealed"
+        lines.append(f"| {field.name} | {_type(hint)} | {mark} | {_default(field)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _type(hint: object) -> str:
+    text = hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)
+    for module in ("typing.", "collections.abc.", "domain.instance.events.", "domain.flavor.", "domain.identifiers."):
+        text = text.replace(module, "")
+    return text.replace("domain.resources.", "").replace("uuid.", "").replace(" | ", " or ").replace("NoneType", "None")
+
+
+def _default(field: object) -> str:
+    default, factory = field.default, field.default_factory  # type: ignore[attr-defined]
+    if default is not MISSING:
+        return f"`{default!r}`"
+    return "" if factory is MISSING else f"`{factory()!r}`"
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(document())
