@@ -16,7 +16,13 @@ from typing import Protocol
 from uuid import UUID, uuid4
 
 from eventsourcing.persistence import PersistenceError, StoredEvent
-from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteCursor, SQLiteDatastore
+from eventsourcing.sqlite import (
+    SQLiteApplicationRecorder,
+    SQLiteConnection,
+    SQLiteConnectionPool,
+    SQLiteCursor,
+    SQLiteDatastore,
+)
 
 from domain.identifiers import StreamId
 
@@ -104,6 +110,17 @@ TABLES = (
 )
 
 LOCK_TIMEOUT_S = 2
+
+
+class SyncedPool(SQLiteConnectionPool):
+    """The library's pool, with a disk that is waited for whatever the default of the SQLite at hand is."""
+
+    def _create_connection(self) -> SQLiteConnection:
+        connection = super()._create_connection()
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.sqlite_cursor.close()
+        return connection
 
 
 class SQLiteRecorder(SQLiteApplicationRecorder):
@@ -195,6 +212,8 @@ class SQLiteEventStore:
         self._datastore = SQLiteDatastore(
             str(path), lock_timeout=LOCK_TIMEOUT_S, pool_size=6, originator_id_type="text"
         )
+        self._datastore.pool.close()
+        self._datastore.pool = SyncedPool(db_name=str(path), lock_timeout=LOCK_TIMEOUT_S, pool_size=6)
         self._recorder = SQLiteRecorder(self._datastore)
         with _translated():
             self._recorder.create_table()

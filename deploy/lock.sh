@@ -10,8 +10,9 @@ if [ -z "${UPGRADE:-}" ]; then cp requirements.lock "$work/before"; else : > "$w
 .venv/bin/python - > "$work/wanted" << 'WANTED'
 import tomllib
 
-project = tomllib.load(open("pyproject.toml", "rb"))["project"]
-print("setuptools", *project["dependencies"], sep="\n")
+tables = tomllib.load(open("pyproject.toml", "rb"))
+project = tables["project"]
+print(*tables["build-system"]["requires"], *project["dependencies"], sep="\n")
 for extra in project["optional-dependencies"].values():
     print(*extra, sep="\n")
 WANTED

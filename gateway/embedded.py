@@ -10,9 +10,11 @@ import logging
 import os
 import socket
 import sys
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from commands.assembly import Storage, command_side, open_storage, utc_now
@@ -40,6 +42,7 @@ from projections.views import Views
 log = logging.getLogger(__name__)
 
 WORKERS_A_HOST = 8
+STOP_S = 5.0
 DIRECTORIES = 0o700
 
 
@@ -125,6 +128,7 @@ class Embedded:
         reader = ViewReader(views_path, self.storage.log, self._views)
         install(reader.database)
         self.backend = Backend(side.appender, self.storage.log, reader, self.storage.vault)
+        self._agents: list[Agent] = []
         self._drivers: list[Driver] = []
         self._executors: list[ThreadPoolExecutor] = []
         self._journals: list[Journal] = []
@@ -135,10 +139,15 @@ class Embedded:
         self._appender.start()
         self.runner.start()
 
-    def stop(self) -> None:
+    def stop(self) -> bool:
+        """Stop all. A call to a hypervisor that takes longer than a few seconds is left: its act is journalled as begun,
+        and the next start goes on from there. Whether none was left."""
         self.runner.stop()
         for executor in self._executors:
-            executor.shutdown(wait=True, cancel_futures=True)
+            executor.shutdown(wait=False, cancel_futures=True)
+        deadline = time.monotonic() + STOP_S
+        while not (idle := all(agent.idle() for agent in self._agents)) and time.monotonic() < deadline:
+            time.sleep(0.02)
         self._appender.stop()
         for driver in self._drivers:
             driver.close()
@@ -148,6 +157,7 @@ class Embedded:
         self._views.close()
         self.storage.close()
         os.close(self._lock)
+        return idle
 
     def hosts_up(self) -> bool:
         """Whether every local host is registered and up in the views."""
@@ -160,6 +170,7 @@ class Embedded:
         directory = options.directory / "hosts" / str(number + 1)
         directory.mkdir(mode=DIRECTORIES, parents=True, exist_ok=True)
         driver = make_driver(options, directory, name)
+        driver.open()  # a hypervisor that cannot be reached is said at once, in one line
         journal = Journal(directory / "journal.db")
         executor = ThreadPoolExecutor(WORKERS_A_HOST, thread_name_prefix=f"host-{number + 1}")
         files = Files(
@@ -169,14 +180,16 @@ class Embedded:
             utc_now,
         )
         settings = HostSettings(host=HostName(journal.fact("host", name)), availability_zone=options.zone)
-        agent = Agent(settings, self.storage.log, driver, journal, files, self._facts, executor, utc_now)
+        facts = partial(self._facts, settings.host)
+        agent = Agent(settings, self.storage.log, driver, journal, files, facts, executor, utc_now)
+        self._agents.append(agent)
         self._drivers.append(driver)
         self._executors.append(executor)
         self._journals.append(journal)
         return [agent, Queries(self.storage.log, driver, agent.service_id)]
 
-    def _facts(self, facts: NodeFacts) -> NodeFacts:
-        """What the hypervisor says of itself, with the operator's ratios and reserves."""
+    def _facts(self, host: str, facts: NodeFacts) -> NodeFacts:
+        """What the hypervisor says of itself, with the operator's ratios and reserves; one node a host, of its name."""
         options = self.options
         ours = {
             VCPU: (options.cpu_allocation_ratio, options.reserved_host_cpus),
@@ -187,7 +200,7 @@ class Embedded:
             name: replace(inventory, allocation_ratio=ours[name][0], reserved=min(ours[name][1], inventory.total))
             for name, inventory in facts.inventories.items()
         }
-        return replace(facts, inventories=inventories)
+        return replace(facts, hypervisor_hostname=host, inventories=inventories)
 
 
 def make_driver(options: EmbeddedOptions, directory: Path, hostname: str) -> Driver:

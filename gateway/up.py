@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
 from collections.abc import Mapping
@@ -123,7 +124,8 @@ def serve(options: EmbeddedOptions, sock: socket.socket) -> None:
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
             runner.run(_serve(server, sock, ledger, options.url))
     finally:
-        ledger.stop()
+        if not ledger.stop():
+            os._exit(0)  # threads that wait for a hypervisor would keep the process
 
 
 async def _serve(server: uvicorn.Server, sock: socket.socket, ledger: Embedded, url: str) -> None:

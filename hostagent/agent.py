@@ -81,7 +81,9 @@ class Agent:
         self._orders: dict[InstanceId, Order] = {}
         self._busy: set[InstanceId] = set()
         self._again: set[InstanceId] = set()
-        self._next_beat = self._next_observation = clock()
+        self._strangers: set[str] = set()
+        self._next_beat = clock()
+        self._next_observation = self._next_beat + timedelta(seconds=OBSERVE_EVERY_S)
 
     # the consumer
 
@@ -100,9 +102,34 @@ class Agent:
             self._take(records)
         if now >= self._next_observation:
             self._next_observation = now + timedelta(seconds=OBSERVE_EVERY_S)
-            for instance_id in list(self._orders):
-                self._look_at(instance_id)
+            self._look_round()
         return bool(records)
+
+    def idle(self) -> bool:
+        """Whether no guest is being worked on."""
+        with self._lock:
+            return not self._busy
+
+    def _look_round(self) -> None:
+        """From time to time: every guest that is wanted here, those that nobody wants, and images nobody uses."""
+        with self._lock:
+            orders = dict(self._orders)
+        for instance_id in orders:
+            self._look_at(instance_id)
+        try:
+            strangers = {*map(str, self._driver.observe().keys() - orders.keys()), *self._driver.unknown_guests()}
+        except HypervisorUnreachable as error:
+            log.warning("nothing is known of this host's guests: %s", error)
+            return
+        if strangers != self._strangers:
+            self._strangers = strangers
+            log.warning(
+                "%d guests are here that no order is about; they are left alone: %s",
+                len(strangers),
+                ", ".join(sorted(strangers)[:20]),
+            )
+        if self._driver.boots_images:
+            self._files.trim(orders[i].guest for i in orders)
 
     def _open_session(self) -> None:
         """Say what this host is. The ledger then orders all its guests again, under this session's epoch."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -72,6 +72,15 @@ class Files:
             ramdisk=ramdisk,
             config_drive=drive,
         )
+
+    def trim(self, guests: Iterable[GuestSpec]) -> None:
+        """Let go of cached images that none of these guests was made from, as far as the cache is over its bound."""
+        in_use: set[str] = set()
+        for guest in guests:
+            if guest.image is not None:
+                boot_files = (f.image_id for f in (guest.image.kernel, guest.image.ramdisk) if f is not None)
+                in_use.update((guest.image.image_id, *boot_files))
+        self._images.trim(in_use)
 
     def discard(self, files: GuestFiles) -> None:
         """After a create that failed: what was made for this guest alone."""

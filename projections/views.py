@@ -91,6 +91,18 @@ class Views:
         if not records:
             return False
         new = records[-1].position
+        try:
+            self._apply(records, new)
+        except BaseException:
+            for projection in self._projections:
+                projection.forget()  # the rows it remembers were taken back
+            raise
+        self.position = new
+        for listener in self._listeners:
+            listener(new)
+        return True
+
+    def _apply(self, records: Sequence[RecordedEvent], new: int) -> None:
         with writing(self._db):
             generations = dict(
                 self._db.execute("SELECT view, generation * 1000000000000 + position FROM view_generations").fetchall()
@@ -105,10 +117,6 @@ class Views:
                 tables = real_names(projection, generation)
                 projection.apply(self._db, tables, [r for r in records if r.position > position])
                 self._db.execute("UPDATE view_generations SET position = ? WHERE view = ?", (new, projection.name))
-        self.position = new
-        for listener in self._listeners:
-            listener(new)
-        return True
 
     def on_progress(self, listener: Callable[[int], None]) -> None:
         """Call `listener` with the new position after each batch, on the thread that steps this consumer."""

@@ -127,14 +127,18 @@ def test_a_transaction_that_fails_leaves_nothing(store: EventStore) -> None:
     class Oops(Exception):
         pass
 
-    with pytest.raises(Oops), store.transaction() as transaction:
-        transaction.insert([event(A, 1)])
-        transaction.record_commands([(command_id, 1)])
-        transaction.save_snapshot(A, Snapshot(version=1, shape="s", state=b"x"))
-        transaction.move_position("a-reader", 0, 7)
-        transaction.add_key("a-user", b"key")
-        transaction.add_payload("a-ref", "a-user", A, b"sealed")
-        raise Oops
+    def all_of_it() -> None:
+        with store.transaction() as transaction:
+            transaction.insert([event(A, 1)])
+            transaction.record_commands([(command_id, 1)])
+            transaction.save_snapshot(A, Snapshot(version=1, shape="s", state=b"x"))
+            transaction.move_position("a-reader", 0, 7)
+            transaction.add_key("a-user", b"key")
+            transaction.add_payload("a-ref", "a-user", A, b"sealed")
+            raise Oops
+
+    with pytest.raises(Oops):
+        all_of_it()
 
     assert store.head() == 0
     assert store.command_done(command_id) is None

@@ -155,8 +155,7 @@ def test_no_event_is_left_out_however_few_are_kept_in_memory(
     tmp_path: Path, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_log, "EVENTS_KEPT", kept)
-    under_test = store_log_under_test(tmp_path / str(kept), [0]) if (tmp_path / str(kept)).mkdir() is None else None
-    assert under_test is not None
+    under_test = store_log_under_test(tmp_path, [0])
     recorded = []
     for _ in range(10):
         recorded.append(under_test.record())
