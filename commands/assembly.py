@@ -44,15 +44,16 @@ class Storage:
         self.store.close()
 
 
-def open_storage(directory: Path) -> Storage:
-    """The embedded store and log under a directory.
+def open_storage(directory: Path, *, with_writer: bool = True) -> Storage:
+    """The embedded store and log under a directory; without a writer, to look at while another process runs.
 
     Raises:
         StoreUnavailable, VaultDamaged.
     """
     store = SQLiteEventStore(directory / "ledger.db")
     vault = Vault(store, read_or_make_master_key(directory / "vault.key"))
-    return Storage(store, vault, StoreLog(store, vault, directory / "messages.db"), Records(vault, store.incarnation))
+    the_log = StoreLog(store, vault, directory / "messages.db", with_writer=with_writer)
+    return Storage(store, vault, the_log, Records(vault, store.incarnation))
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,7 @@ def refusing(data: Path) -> Iterator[Storage]:
     if not (data / "ledger.db").exists():
         fail(f"there is no ledger in {data}; `compute-ledger up` makes one")
     try:
-        storage = open_storage(data)
+        storage = open_storage(data, with_writer=False)
         try:
             yield storage
         finally:

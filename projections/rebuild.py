@@ -7,10 +7,11 @@ exactly the live view's position.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from commands.log.port import Log
+from domain.recorded import RecordedEvent
 from projections.views import Projection, connect, create, drop, real_names, show, writing
 
 BATCH = 10_000  # the more events a batch has, the fewer times a row that changes often is written
@@ -40,20 +41,36 @@ def rebuild(
             head = the_log.head()
             records = the_log.events(position, BATCH)
             with writing(db):
-                if records:
-                    projection.apply(db, tables, records)
-                    position = records[-1].position
-                    applied += len(records)
-                current = _live(db, projection)
-                if position >= head and current[1] <= position:
-                    # Beyond the live view is no harm: it goes on from the new position.
+                position, applied = _apply(db, projection, tables, records, position, applied)
+                if position >= head:
+                    # The lock is held: the live view stands still. What it is ahead is taken too, then it is replaced;
+                    # where it is behind, it goes on from the new position.
+                    current = _live(db, projection)
+                    while position < current[1]:
+                        more = the_log.events(position, BATCH)
+                        position, applied = _apply(db, projection, tables, more, position, applied)
                     show(db, projection, generation, position)
                     drop(db, projection, current[0])
-                    progress(position, head)
+                    progress(position, position)
                     return applied
             progress(position, head)
     finally:
         db.close()
+
+
+def _apply(
+    db: sqlite3.Connection,
+    projection: Projection,
+    tables: dict[str, str],
+    records: Sequence[RecordedEvent],
+    position: int,
+    applied: int,
+) -> tuple[int, int]:
+    """The position and the count after these events."""
+    if not records:
+        return position, applied
+    projection.apply(db, tables, records)
+    return records[-1].position, applied + len(records)
 
 
 def _live(db: sqlite3.Connection, projection: Projection) -> tuple[int, int]:

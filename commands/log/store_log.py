@@ -8,6 +8,7 @@ has not settled and orders are published again from the position kept beside the
 from __future__ import annotations
 
 import sqlite3
+import sys
 import threading
 import time
 from collections import deque
@@ -39,12 +40,15 @@ def _compacted(topic: str) -> bool:
 
 
 class StoreLog:
-    def __init__(self, store: EventStore, vault: Vault, path: Path) -> None:
+    def __init__(self, store: EventStore, vault: Vault, path: Path, *, with_writer: bool = True) -> None:
+        """`with_writer`: the appender of this process is the only one, and tells this log what it recorded. Without it,
+        every read goes to the store."""
         self._store = store
         self._records = Records(vault, store.incarnation)
         self._recent: deque[RecordedEvent] = deque(maxlen=EVENTS_KEPT)
         self._head = store.head()
-        self._recent_after = self._head  # `_recent` holds every event after this position
+        # `_recent` holds every event after this position.
+        self._recent_after = self._head if with_writer else sys.maxsize
         self._turn = threading.Condition()
         self._ends: dict[str, int] = {}
         self._lock = threading.Lock()
