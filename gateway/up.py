@@ -118,6 +118,7 @@ def serve(options: EmbeddedOptions, sock: socket.socket) -> None:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # `gateway/standalone/links.py` honours them, where an operator says so
             timeout_graceful_shutdown=10,
         )
         server = uvicorn.Server(config)

@@ -117,7 +117,8 @@ class Agent:
         for instance_id in orders:
             self._look_at(instance_id)
         try:
-            strangers = {*map(str, self._driver.observe().keys() - orders.keys()), *self._driver.unknown_guests()}
+            unwanted = self._driver.observe().keys() - orders.keys()
+            strangers = {*map(str, unwanted), *self._driver.unknown_guests()}
         except HypervisorUnreachable as error:
             log.warning("nothing is known of this host's guests: %s", error)
             return
@@ -128,7 +129,7 @@ class Agent:
                 len(strangers),
                 ", ".join(sorted(strangers)[:20]),
             )
-        if self._driver.boots_images:
+        if self._driver.boots_images and not unwanted:  # before its orders are here, a guest's image looks unused
             self._files.trim(orders[i].guest for i in orders)
 
     def _open_session(self) -> None:

@@ -31,13 +31,11 @@ def choose(spec: RequestSpec, columns: Columns) -> Placed:
         alive &= passing
         results.append(FilterResult(filter=name, hosts_left=int(alive.sum())))
     rows = np.flatnonzero(alive)
-    if len(rows):
-        order = np.argsort(-columns.weights(rows), kind="stable")
-        weights = columns.weights(rows)[order]
-        rows = rows[order]
+    weights = columns.weights(rows) if len(rows) else np.zeros(0)
+    best_first = np.argsort(-weights, kind="stable")
     choices: list[tuple[int, Choice, float]] = []
     rejected = 0
-    for row, weight in zip(rows, weights if len(rows) else (), strict=True):
+    for row, weight in zip(rows[best_first], weights[best_first], strict=True):
         host = columns.host_state(int(row))
         if not all(rule(spec, host) for _, rule in FILTERS):
             rejected += 1
