@@ -17,11 +17,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from commands.command import Accepted, Ask, Decision, Outcome, Unit, UnitResult
+from commands.command import Accepted, Ask, Outcome, Unit, UnitResult
 from commands.event_store import EventStore, StoreUnavailable, Transaction
 from commands.records import Records
 from commands.snapshots import Snapshots
-from commands.states import Folded, States, kind_of
+from commands.states import Decision, Folded, States, kind_of
 from commands.vault import Vault
 from domain.errors import DomainError
 from domain.identifiers import StreamId

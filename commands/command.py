@@ -8,10 +8,8 @@ from typing import Any
 
 from commands.vault import Payload
 from domain.errors import DomainError
-from domain.identifiers import StreamId, VaultRef
+from domain.identifiers import VaultRef
 from domain.recorded import Cause, RecordedEvent
-
-Decision = list[tuple[StreamId, Any]]  # events, each with the stream it belongs to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

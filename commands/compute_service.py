@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from commands.command import Decision
 from commands.reports import HostReport
-from commands.states import States
+from commands.states import Decision, States
 from domain.compute_service import (
     ComputeService,
     ServiceCameUp,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from commands.command import Decision
-from commands.states import States
+from commands.states import Decision, States
 from domain.errors import FlavorExists, FlavorIdExists, FlavorNotFound
 from domain.flavor import FlavorCreated, FlavorDeleted, FlavorDescribed, FlavorSpec
 from domain.identifiers import FLAVOR_CATALOG

@@ -13,7 +13,8 @@ from commands.compute_service import RegisterHost
 from commands.event_store import EventStore
 from commands.instance.outcome import RecordObservation, RecordOutcome
 from commands.log.port import REPORTS, Log, LogRecord
-from commands.reports import HostReport, ObservationReport, OutcomeReport, decode_report
+from commands.log.reports import decode_report
+from commands.reports import HostReport, ObservationReport, OutcomeReport
 from domain.errors import DomainError, ReportSuperseded
 from domain.identifiers import RequestId
 from domain.recorded import Cause

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from commands.command import Decision
-from commands.states import States
+from commands.states import Decision, States
 from domain.errors import KeypairExists, KeypairNotFound, KeypairQuotaExceeded
 from domain.identifiers import ProjectId, UserId, keypair_stream
 from domain.keypair import KeypairCreated, KeypairDeleted

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from commands.command import Decision
-from commands.states import States
+from commands.states import Decision, States
 from domain.errors import QuotaBelowUsage, QuotaExceeded
 from domain.flavor import FlavorSpec
 from domain.identifiers import InstanceId, ProjectId, quota_stream

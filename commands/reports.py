@@ -1,5 +1,5 @@
-"""What a host agent says: outcomes of orders, observations, its facts. Recorded by `inbox.py` through
-`instance/outcome.py` and `compute_service.py`; a heartbeat is never recorded.
+"""What a host agent says: outcomes of orders, observations, its facts. As bytes: `log/reports.py`. Recorded by `inbox.py`
+through `instance/outcome.py` and `compute_service.py`; a heartbeat is never recorded.
 """
 
 from __future__ import annotations
@@ -7,13 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import orjson
-
 from commands.orders import Act
 from domain.identifiers import HostName, InstanceId, NodeId, ServiceId
 from domain.instance.events import AttachedInterface
 from domain.resources import Inventory
-from domain.serialization import from_plain, to_plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,26 +69,3 @@ class ObservationReport:
 
 
 Report = HostReport | OutcomeReport | ObservationReport
-
-_CLASSES: Mapping[str, type[HostReport] | type[OutcomeReport] | type[ObservationReport]] = {
-    "report.host": HostReport,
-    "report.outcome": OutcomeReport,
-    "report.observation": ObservationReport,
-}
-_NAMES = {cls: name for name, cls in _CLASSES.items()}
-
-
-def encode_report(report: Report) -> bytes:
-    return orjson.dumps({"type": _NAMES[type(report)], "report": to_plain(report)})
-
-
-def decode_report(value: bytes) -> Report:
-    """Raises:
-    ValueError: not a report.
-    """
-    try:
-        body = orjson.loads(value)
-        report: Report = from_plain(_CLASSES[body["type"]], body["report"])
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"not a report: {error}") from error
-    return report

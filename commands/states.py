@@ -76,6 +76,9 @@ def kind_of(stream: StreamId) -> StreamKind:
     return STREAM_KINDS[category_of(stream)]
 
 
+Decision = list[tuple[StreamId, Any]]  # events, each with the stream it belongs to
+
+
 class States:
     def __init__(self, load: Callable[[StreamId], Any]) -> None:
         self._load = load

@@ -33,7 +33,7 @@ STOP_LIMIT_S = 90
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
 IMAGE, FLAVOR = "tiny", "m1.tiny"
-GUEST_ARGUMENTS = "console=ttyS0 no_timer_check"  # of the tiny guest's kernel
+GUEST_ARGUMENTS = "console=ttyS0 no_timer_check quiet"  # of the tiny guest's kernel
 
 WELCOME = """
 Compute Ledger answers at {url}

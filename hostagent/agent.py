@@ -17,8 +17,9 @@ from datetime import datetime, timedelta
 import orjson
 
 from commands.log.port import Log, LogRecord, orders_topic
+from commands.log.reports import encode_report
 from commands.orders import Act, Order, WantedPower
-from commands.reports import HostReport, NodeFacts, encode_report
+from commands.reports import HostReport, NodeFacts
 from domain.identifiers import HostName, InstanceId, NodeId, ServiceId
 from domain.instance.state import PowerState
 from domain.serialization import from_plain

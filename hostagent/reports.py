@@ -5,8 +5,9 @@ from __future__ import annotations
 from uuid import UUID, uuid5
 
 from commands.log.port import HEARTBEATS, REPORTS, Log, Message
+from commands.log.reports import encode_report
 from commands.orders import Act, Order
-from commands.reports import HostReport, ObservationReport, OutcomeReport, encode_report
+from commands.reports import HostReport, ObservationReport, OutcomeReport
 from domain.identifiers import HostName, InstanceId, ServiceId
 
 _REPORTS = UUID("7e7a2d0c-1c53-4e0b-a1ab-4b8b8f6f5a04")

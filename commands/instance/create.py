@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from commands.command import Decision
 from commands.quota import consumed, headroom, require_quota
-from commands.states import States
+from commands.states import Decision, States
 from domain.errors import BadFlavor, BadKeypair, FlavorUnusable, InstanceExists
 from domain.flavor import FlavorSpec
 from domain.identifiers import InstanceId, ProjectId, UserId, VaultRef, instance_stream, quota_stream

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from commands.command import Decision
 from commands.quota import released
-from commands.states import States
+from commands.states import Decision, States
 from domain.identifiers import InstanceId, ProjectId, instance_stream, quota_stream
 from domain.instance.events import InstanceDeleted, InstanceDeleteRequested
 from domain.instance.lifecycle import DELETE, require

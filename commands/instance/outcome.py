@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from commands.command import Decision
 from commands.instance.delete import gone
 from commands.orders import Act
 from commands.reports import ObservationReport, OutcomeReport
-from commands.states import States
+from commands.states import Decision, States
 from domain.errors import ReportNotYours, ReportSuperseded
 from domain.identifiers import InstanceId, instance_stream, provider_stream
 from domain.instance.events import (

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from commands.command import Decision
-from commands.states import States
+from commands.states import Decision, States
 from domain.identifiers import InstanceId, ProjectId, instance_stream
 from domain.instance.events import (
     InstanceEvent,

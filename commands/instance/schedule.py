@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from commands.command import Decision
-from commands.states import States
+from commands.states import Decision, States
 from domain.errors import ClaimDoesNotFit, InstanceNotFound, ReportSuperseded
 from domain.identifiers import HostName, InstanceId, NodeId, ServiceId, instance_stream, provider_stream
 from domain.instance.events import InstanceScheduled, InstanceScheduleFailed, SchedulingReason

@@ -69,7 +69,11 @@ class Client:
 
     def call(self, method: str, path: str, body: object = None) -> tuple[int, bytes, http.client.HTTPMessage]:
         data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-        headers = self.headers if not isinstance(body, bytes) else {**self.headers, "Content-Type": "application/octet-stream"}
+        headers = (
+            self.headers
+            if not isinstance(body, bytes)
+            else {**self.headers, "Content-Type": "application/octet-stream"}
+        )
         self._connection.request(method, path, data, headers)
         response = self._connection.getresponse()
         return response.status, response.read(), response.headers
@@ -208,7 +212,10 @@ def lists(running: Ledger, table: Table) -> None:
     brief = timed(lambda: client.expect(200, "GET", "/compute/v2.1/servers?limit=1000"), 30)
     table.add(f"list of {shown} servers, p50 / p99", percentiles(brief))
     identifier = json.loads(client.expect(200, "GET", "/compute/v2.1/servers?limit=1"))["servers"][0]["id"]
-    table.add("show, p50 / p99", percentiles(timed(lambda: client.expect(200, "GET", f"/compute/v2.1/servers/{identifier}"), 300)))
+    table.add(
+        "show, p50 / p99",
+        percentiles(timed(lambda: client.expect(200, "GET", f"/compute/v2.1/servers/{identifier}"), 300)),
+    )
 
 
 def deletes(running: Ledger, table: Table, count: int) -> None:
@@ -227,7 +234,9 @@ def deletes(running: Ledger, table: Table, count: int) -> None:
     gone = servers[0]["id"]
     while client.call("GET", f"/compute/v2.1/servers/{gone}")[0] != 404:
         pass
-    table.add(f"deletes/s, {CLIENTS} clients, {len(servers)} servers", f"{len(servers) / (time.perf_counter() - started):.0f}")
+    table.add(
+        f"deletes/s, {CLIENTS} clients, {len(servers)} servers", f"{len(servers) / (time.perf_counter() - started):.0f}"
+    )
 
 
 def rebuild(running: Ledger, table: Table, events: int) -> None:

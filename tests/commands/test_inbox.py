@@ -6,7 +6,7 @@ import pytest
 
 from commands.event_store import StoreUnavailable
 from commands.log.port import REPORTS, Message
-from commands.reports import decode_report, encode_report
+from commands.log.reports import decode_report, encode_report
 from domain.instance.state import VmState
 from tests.support.ledger import Crash, Ledger, require_nothing_leaked
 from tests.support.samples import sample

@@ -10,8 +10,9 @@ import orjson
 import pytest
 
 from commands.log.port import REPORTS, Message, orders_topic
+from commands.log.reports import decode_report
 from commands.orders import Act, Order
-from commands.reports import HostReport, ObservationReport, OutcomeReport, decode_report
+from commands.reports import HostReport, ObservationReport, OutcomeReport
 from domain.identifiers import HostName, InstanceId
 from domain.instance.state import PowerState, TaskState, VmState
 from domain.serialization import from_plain, to_plain

@@ -48,22 +48,40 @@ CASES: list[tuple[str, Order, PowerState | None, Entry, Action | None]] = [
     ("one that was begun is gone on with", wants(Act.SPAWN, RUNNING), PowerState.RUNNING, NOTHING, Perform(Act.SPAWN)),
     ("a guest is switched on", wants(Act.POWER_ON, RUNNING), PowerState.SHUTDOWN, earlier, Perform(Act.POWER_ON)),
     ("a guest is switched off", wants(Act.POWER_OFF, OFF), PowerState.RUNNING, earlier, Perform(Act.POWER_OFF)),
-    ("one that is off is switched off too", wants(Act.POWER_OFF, OFF), PowerState.SHUTDOWN, earlier, Perform(Act.POWER_OFF)),
+    (
+        "one that is off is switched off too",
+        wants(Act.POWER_OFF, OFF),
+        PowerState.SHUTDOWN,
+        earlier,
+        Perform(Act.POWER_OFF),
+    ),
     ("a guest is rebooted", wants(Act.REBOOT, RUNNING), PowerState.RUNNING, earlier, Perform(Act.REBOOT)),
     ("a guest is purged", wants(Act.PURGE, PURGED), PowerState.RUNNING, earlier, Perform(Act.PURGE)),
     ("one that is gone is purged too", wants(Act.PURGE, PURGED), None, earlier, Perform(Act.PURGE)),
     ("one that is gone cannot be switched on", wants(Act.POWER_ON, RUNNING), None, earlier, Fail(Act.POWER_ON, GONE)),
     ("one that is gone cannot be rebooted", wants(Act.REBOOT, RUNNING), None, earlier, Fail(Act.REBOOT, GONE)),
-    ("what is settled is reported again", wants(Act.POWER_ON, RUNNING), PowerState.RUNNING, settled, Report(b"a report")),
+    (
+        "what is settled is reported again",
+        wants(Act.POWER_ON, RUNNING),
+        PowerState.RUNNING,
+        settled,
+        Report(b"a report"),
+    ),
     ("what is as it is wanted is left alone", wants(None, RUNNING), PowerState.RUNNING, settled, None),
     ("what is off as wanted is left alone", wants(None, OFF), PowerState.SHUTDOWN, settled, None),
     ("a crashed guest is off", wants(None, OFF), PowerState.CRASHED, settled, None),
     ("an absent guest is off", wants(None, OFF), None, settled, None),
     ("one that runs though wanted off is cut", wants(None, OFF), PowerState.RUNNING, settled, Enforce()),
     ("one that is paused though wanted off is cut", wants(None, OFF), PowerState.PAUSED, settled, Enforce()),
-    ("one that shut itself down is not started", wants(None, RUNNING), PowerState.SHUTDOWN, settled, Observe(PowerState.SHUTDOWN)),
+    (
+        "one that shut itself down is not started",
+        wants(None, RUNNING),
+        PowerState.SHUTDOWN,
+        settled,
+        Observe(PowerState.SHUTDOWN),
+    ),
     ("one that vanished is told", wants(None, RUNNING), None, settled, Observe(PowerState.NO_STATE)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
