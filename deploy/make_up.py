@@ -164,31 +164,28 @@ def why_not_the_machines(data: Path) -> str | None:
     except libvirt.libvirtError:
         return "the machine runs none"
     try:
-        user = qemu_user(connection.getCapabilities())
+        user, group = qemu_user(connection.getCapabilities())
     finally:
         connection.close()
-    if user != 0 and not may_enter(user, data / "hosts" / "1"):
+    if user != 0 and not may_enter(user, group, data / "hosts" / "1"):
         return f"the machine's runs QEMU as user {user}, who may not enter {data}/hosts/1"
     return None
 
 
-def qemu_user(capabilities: str) -> int:
-    """Whom QEMU runs as: what libvirt labels its files with (`+64055:+109`)."""
+def qemu_user(capabilities: str) -> tuple[int, int]:
+    """The user and group that QEMU runs as: what libvirt labels its files with (`+64055:+109`)."""
     for model in ET.fromstring(capabilities).iterfind("host/secmodel"):
         if model.findtext("model") == "dac":
-            return int(model.findtext("baselabel", "+0").lstrip("+").partition(":")[0])
-    return 0
+            user, group = (int(part.lstrip("+")) for part in model.findtext("baselabel", "+0:+0").split(":"))
+            return user, group
+    return 0, 0
 
 
-def may_enter(user: int, directory: Path) -> bool:
-    """Whether this user may pass through it and all above; what is not there yet will be ours alone."""
-    for place in (directory, *directory.parents):
-        if not place.exists():
-            return False
-        status = place.stat()
-        if not status.st_mode & (0o100 if status.st_uid == user else 0o001):
-            return False
-    return True
+def may_enter(user: int, group: int, directory: Path) -> bool:
+    """Whether this user may pass through it; asked as that user, as an access list may say so."""
+    return (
+        subprocess.run(["test", "-x", directory], user=user, group=group, extra_groups=[], check=False).returncode == 0
+    )
 
 
 def kvm_works() -> bool:
@@ -220,8 +217,8 @@ def libvirtd(directory: Path) -> Iterator[str]:
     try:
         uri = keeper.stdout.readline().strip()
         if not uri:
-            lines = keeper.stderr.read().strip().splitlines()
-            raise CannotStart(lines[-1] if lines else "libvirtd did not start")
+            lines = [line for line in keeper.stderr.read().splitlines() if line]
+            raise CannotStart(": ".join(reversed(lines[-2:])) or "libvirtd did not start")
         yield uri
     finally:
         keeper.stdin.close()
@@ -317,7 +314,7 @@ def furnish(data: Path, hypervisor: Hypervisor) -> None:
         if cloud.compute.find_flavor(FLAVOR) is None:
             cloud.compute.create_flavor(name=FLAVOR, ram=128, vcpus=1, disk=1)
         found = image(cloud, IMAGE)
-        boots = found is not None and "kernel_id" in found.properties
+        boots = found is not None and found.kernel_id is not None
         if found is not None and (boots or hypervisor.driver != "libvirt"):
             return
         guest = build_guest() if hypervisor.driver == "libvirt" else None

@@ -142,7 +142,7 @@ class Flavors:
         for name, column in (("minRam", "memory_mib"), ("minDisk", "root_gib")):
             text = query.get(name)
             if text is not None:
-                if not text.isdigit():
+                if not (text.isascii() and text.isdigit()):
                     raise Fault(400, f"Invalid {name} filter [{text[:50]}]")
                 conditions.append(f"{column} >= ?")
                 parameters.append(int(text[:12]))
@@ -157,8 +157,9 @@ class Flavors:
         limit = _limit(query.get("limit"), self._max_limit)
         marker = query.get("marker")
         if marker is not None:
+            condition, own = _visible(request)
             at = await self._backend.views.row(
-                f"SELECT {sorted_by}, flavor_id FROM flavors WHERE flavor_id = ?", (marker,)
+                f"SELECT {sorted_by}, flavor_id FROM flavors f WHERE flavor_id = ? AND ({condition})", (marker, *own)
             )
             if at is None:
                 raise Fault(400, f"marker [{marker}] not found")

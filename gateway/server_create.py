@@ -56,7 +56,7 @@ class ServerCreate:
         password = server.get("adminPass") or _password()
         placement = await self._placement(request, server)
         mode, networks = _networks(server, request.version)
-        groups = tuple(dict.fromkeys(g["name"] for g in server.get("security_groups", ())))
+        groups = tuple(dict.fromkeys(g["name"] for g in server.get("security_groups", ()) if g.get("name")))
         project_id = ProjectId(request.project_id)
         self._networks.plan(mode, networks, groups, ids[0], project_id)
         image, devices = await self._disks(request, server)

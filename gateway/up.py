@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import sys
 from collections.abc import Mapping
+from types import FrameType
 
 import uvicorn
 
@@ -43,7 +45,7 @@ def listen(address: str) -> socket.socket:
         CannotListen: with one line that says why.
     """
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
+    if not host or not port.isdecimal() or int(port) > 65535:
         raise CannotListen(f"{address!r} is not HOST:PORT")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
@@ -104,6 +106,13 @@ def site(ledger: Embedded) -> Site:
     return Site(services)
 
 
+class Server(uvicorn.Server):
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop serving, and no more: uvicorn's own has the signal end the process, before the ledger is stopped."""
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+
+
 def serve(options: EmbeddedOptions, sock: socket.socket) -> None:
     """Run until SIGTERM or SIGINT; prints one line, `ready URL`, once everything answers."""
     tune()
@@ -121,7 +130,7 @@ def serve(options: EmbeddedOptions, sock: socket.socket) -> None:
             proxy_headers=False,  # `gateway/standalone/links.py` honours them, where an operator says so
             timeout_graceful_shutdown=10,
         )
-        server = uvicorn.Server(config)
+        server = Server(config)
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
             runner.run(_serve(server, sock, ledger, options.url))
     finally:

@@ -265,9 +265,14 @@ class Agent:
             self._driver.create(order.guest, files)
         except HypervisorUnreachable:
             raise
-        except Exception:
+        except Exception as error:
             self._files.discard(files)
-            self._driver.destroy(order.guest.instance_id)  # so that "failed" also means: nothing of it is here
+            try:
+                self._driver.destroy(order.guest.instance_id)  # so that "failed" also means: nothing of it is here
+            except Exception as remains:
+                raise HypervisorUnreachable(
+                    f"{error}; what there is of the guest cannot be removed: {remains}"
+                ) from error
             raise
 
     def _failed(self, order: Order, act: Act, message: str) -> None:

@@ -275,6 +275,20 @@ def test_what_a_failed_flush_decided_is_forgotten(ledger: Ledger, error: BaseExc
     assert ledger.store.head() == ledger.history()[-1].position
 
 
+def test_what_others_recorded_around_a_failed_flush_is_seen_after_it(ledger: Ledger) -> None:
+    other = ledger.command_side().appender
+    ledger.ask(SetQuotaLimits(project_id=PROJECT, limits={"instances": 1}))
+    ledger.ask(create_command([ONE], project_id="elsewhere"))  # so that the quota is remembered, and not the newest
+    ledger.ask(create_command([TWO]), appender=other)
+    ledger.ask(describe("words"), appender=other)
+    ledger.faults.crash("transaction", "before", error=StoreUnavailable("gone"))
+    with pytest.raises(StoreUnavailable):
+        ledger.ask(describe("other words"))
+
+    with pytest.raises(QuotaExceeded):
+        ledger.ask(create_command([THREE]))
+
+
 def test_a_key_made_in_a_failed_flush_is_not_used_again(ledger: Ledger) -> None:
     keys = [ledger.as_ask(create_key(name)) for name in ("one", "two")]  # the second finds the key of the first
     ledger.faults.crash("commit", "before", error=StoreUnavailable("gone"))

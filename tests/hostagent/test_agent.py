@@ -19,6 +19,7 @@ from domain.serialization import from_plain, to_plain
 from hostagent.agent import Agent, HostIdentityChanged, HostSettings
 from hostagent.drivers.fake_controls import history, lose_guest
 from hostagent.drivers.protocol import DriverError, HypervisorUnreachable
+from hostagent.reports import outcome
 from tests.support.ledger import Crash, InlineExecutor, Ledger, TestHost, require_nothing_leaked
 
 
@@ -189,6 +190,21 @@ def test_a_guest_that_could_not_be_made_leaves_nothing_behind(ledger: Ledger) ->
     assert (report.act, report.succeeded, report.message) == (Act.SPAWN, False, "the network is on fire")
 
 
+def test_a_guest_that_could_neither_be_made_nor_removed_is_not_said_to_have_failed(two_hosts: Ledger) -> None:
+    """Or it would be made on another host too."""
+    host = two_hosts.hosts["alpha"]
+    host.faults.crash("create", "after", error=DriverError("the network is on fire"))
+    host.faults.crash("destroy", error=DriverError("busy"))
+    [instance_id] = two_hosts.running(requested_host="alpha")
+    assert two_hosts.instance(instance_id).task_state is TaskState.SPAWNING
+
+    two_hosts.pass_time(70)
+
+    assert two_hosts.history_of(instance_id) == ["create_requested", "scheduled", "spawned"]
+    assert host.guests() == {instance_id: PowerState.RUNNING}
+    assert two_hosts.hosts["beta"].guests() == {}
+
+
 def test_files_that_cannot_be_had_for_a_guest_that_is_there_take_it_down(ledger: Ledger) -> None:
     """Otherwise "failed" would be said of a guest that runs, and it would be made a second time elsewhere."""
     host = ledger.hosts["alpha"]
@@ -210,6 +226,16 @@ def test_files_that_cannot_be_had_for_a_guest_that_is_there_take_it_down(ledger:
     assert "spawn_failed" in ledger.history_of(instance_id)
     assert host.guests() == {}
     require_nothing_leaked(ledger)
+
+
+def test_a_purge_that_failed_and_its_later_success_are_two_reports(ledger: Ledger) -> None:
+    [instance_id] = ledger.running()
+    order, service_id = newest_order(ledger, instance_id), ledger.hosts["alpha"].agent.service_id
+    failed, done, again = (
+        outcome(order, service_id, Act.PURGE, succeeded=succeeded, power_state=0) for succeeded in (False, True, True)
+    )
+
+    assert failed.report_id != done.report_id == again.report_id
 
 
 def test_a_fault_of_our_own_is_an_outcome_too(ledger: Ledger) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import secrets
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from pathlib import Path
 import orjson
 
 from commands.neighbours.standalone.private_file import write_private
+
+_FORM = re.compile(r"[A-Za-z0-9_-]+={0,2}")  # Fernet reads past what follows: a token has one form, not many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +66,8 @@ class Tokens:
         """What the token says, expired or not; None when it is not one of ours."""
         from cryptography.fernet import InvalidToken
 
+        if not _FORM.fullmatch(token):
+            return None
         try:
             content = orjson.loads(self._fernet.decrypt(token.encode()))
             for key in ("roles", "methods", "audit_ids"):
