@@ -28,6 +28,7 @@ bench: set-up ## measure a ledger as its clients see it, and print a table; BENC
 
 papers: set-up ## write anew the parts of the documents that are made from the code
 	@$(PYTHON_IN_VENV) -m tests.papers.generated
+	@$(PYTHON_IN_VENV) -m tests.papers.events_document
 
 lock: set-up ## write requirements.lock anew, older versions kept where they will do; UPGRADE=1 takes the newest
 	@deploy/lock.sh

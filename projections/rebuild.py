@@ -1,13 +1,14 @@
 """Build a view again beside the live one, then switch; readers see no pause, and nothing is missed.
 
-Safe beside a running ledger: both write the file in short transactions, and the switch happens under its write lock, at
-exactly the live view's position.
+Safe beside a running ledger: the events are applied to a file of the rebuild's own, so that the live views wait for nothing;
+its rows are then copied over in bulk and shown in one transaction, at exactly the live view's position.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from commands.log.port import Log
@@ -28,32 +29,55 @@ def rebuild(
 
     `projection` must be a fresh object: it remembers rows of the tables it fills.
     """
+    with _file_of(path, projection) as aside:
+        with _opened(aside) as db:
+            names = real_names(projection, 0)
+            create(db, projection, 0)
+            position, applied = 0, 0
+            while position < (head := the_log.head()):
+                records = the_log.events(position, BATCH)
+                with writing(db):
+                    position, applied = _apply(db, projection, names, records, position, applied)
+                progress(position, head)
+        with _opened(path) as db:
+            db.execute("ATTACH ? AS aside", (str(aside),))
+            with writing(db):
+                # The lock is held: the live view stands still.
+                generation, live_position = _live(db, projection)
+                tables = real_names(projection, generation + 1)
+                create(db, projection, generation + 1)
+                for name, table in tables.items():
+                    db.execute(f"INSERT INTO main.{table} SELECT * FROM aside.{names[name]}")
+                while position < live_position:
+                    records = the_log.events(position, BATCH)
+                    position, applied = _apply(db, projection, tables, records, position, applied)
+                show(db, projection, generation + 1, position)  # where the live view was behind, it goes on from here
+                drop(db, projection, generation)
+        progress(position, position)
+        return applied
+
+
+@contextmanager
+def _file_of(path: Path, projection: Projection) -> Iterator[Path]:
+    """The rebuild's own file, empty; gone afterwards."""
+    aside = path.with_name(f"{path.stem}.rebuild-{projection.name}.db")
+    try:
+        _remove(aside)
+        yield aside
+    finally:
+        _remove(aside)
+
+
+def _remove(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     db = connect(path)
     try:
-        with writing(db):
-            live = _live(db, projection)
-            generation = live[0] + 1
-            drop(db, projection, generation)  # what an interrupted rebuild left
-            create(db, projection, generation)
-        tables = real_names(projection, generation)
-        position, applied = 0, 0
-        while True:
-            head = the_log.head()
-            records = the_log.events(position, BATCH)
-            with writing(db):
-                position, applied = _apply(db, projection, tables, records, position, applied)
-                if position >= head:
-                    # The lock is held: the live view stands still. What it is ahead is taken too, then it is replaced;
-                    # where it is behind, it goes on from the new position.
-                    current = _live(db, projection)
-                    while position < current[1]:
-                        more = the_log.events(position, BATCH)
-                        position, applied = _apply(db, projection, tables, more, position, applied)
-                    show(db, projection, generation, position)
-                    drop(db, projection, current[0])
-                    progress(position, position)
-                    return applied
-            progress(position, head)
+        yield db
     finally:
         db.close()
 

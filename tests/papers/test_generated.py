@@ -1,0 +1,9 @@
+from __future__ import annotations
+
+from tests.papers.generated import ROOT, filled, parts
+
+
+def test_the_made_parts_of_the_documents_are_what_the_code_says() -> None:
+    for name, made in parts().items():
+        text = (ROOT / name).read_text()
+        assert filled(text, made) == text, f"{name} is out of date: make papers"
