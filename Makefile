@@ -18,10 +18,10 @@ test: set-up ## run every test, guests in QEMU included; PYTEST_ARGS='-k words'
 	@$(PYTHON_IN_VENV) -m pytest -p tests.support.skips $(PYTEST_ARGS)
 
 check: set-up ## formatting, lint, types, the rules of who imports whom
-	@.venv/bin/ruff format --check .
-	@.venv/bin/ruff check .
-	@.venv/bin/mypy
-	@.venv/bin/lint-imports --verbose
+	@failed=0; \
+	for step in "ruff format --check ." "ruff check ." mypy lint-imports; do \
+	  echo "$$step"; .venv/bin/$$step || failed=1; \
+	done; exit $$failed
 
 bench: set-up ## measure a ledger as its clients see it, and print a table; BENCH_ARGS=
 	@$(PYTHON_IN_VENV) -m tests.benchmarks.run $(BENCH_ARGS)

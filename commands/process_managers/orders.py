@@ -86,6 +86,7 @@ class OrdersManager:
     def step(self) -> bool:
         if self._position < 0:
             self._persisted = self._position = self._log.position(self.name)
+            self._epochs.clear()  # another process may have passed hosts' new sessions
         records = self._log.events(self._position, BATCH)
         if not records:
             return False

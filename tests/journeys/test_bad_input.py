@@ -166,6 +166,7 @@ POISON = (
     f'{{"{"k" * 50_000}": 1}}', "[" * 30 + "]" * 30,
 )  # fmt: skip
 
+
 def full_server(world: World) -> dict[str, Any]:
     """Right in every field: the quota alone refuses it."""
     return {
@@ -212,7 +213,9 @@ FLAVOR = {
     "rxtx_factor": 1.0, "os-flavor-access:is_public": True, "description": "one",
 }  # fmt: skip
 KEYPAIR = {"name": "a key", "type": "ssh", "public_key": "ssh-ed25519 AAAA x", "user_id": "someone"}
-QUOTA = dict.fromkeys(("instances", "cores", "ram", "metadata_items", "key_pairs", "server_groups"), 1) | {"force": True}
+QUOTA = dict.fromkeys(("instances", "cores", "ram", "metadata_items", "key_pairs", "server_groups"), 1) | {
+    "force": True
+}
 SERVICE = {"status": "disabled", "disabled_reason": "one"}
 
 LEGACY = "2"  # the API before microversions, which drops what it does not know

@@ -106,10 +106,10 @@ def filled(text: str, made: Mapping[str, Callable[[], str]]) -> str:
     for name, make in made.items():
         start = f"<!-- made: {name} -->\n"
         pattern = re.compile(re.escape(start) + ".*?(?=<!-- end -->)", re.DOTALL)
-        body = f"{start}\n{make()}\n\n"
-        text, found = pattern.subn(lambda _match, body=body: body, text)
-        if found != 1:
-            raise ValueError(f"{found} places for {name!r}")
+        places = list(pattern.finditer(text))
+        if len(places) != 1:
+            raise ValueError(f"{len(places)} places for {name!r}")
+        text = f"{text[: places[0].start()]}{start}\n{make()}\n\n{text[places[0].end() :]}"
     return text
 
 

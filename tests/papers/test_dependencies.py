@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Mapping
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,12 @@ def canonical(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", found[0]).lower()
 
 
+@cache
+def owners() -> Mapping[str, list[str]]:
+    """By module, the distributions that have it."""
+    return metadata.packages_distributions()
+
+
 def imported(path: Path) -> set[str]:
     """The distributions that a file imports from."""
     modules: set[str] = set()
@@ -39,9 +47,8 @@ def imported(path: Path) -> set[str]:
             modules |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             modules.add(node.module.partition(".")[0])
-    owners = metadata.packages_distributions()
     foreign = modules - sys.stdlib_module_names - {*PACKAGES, "tests"}
-    return {canonical(owners.get(module, [module])[0]) for module in foreign}
+    return {canonical(owners().get(module, [module])[0]) for module in foreign}
 
 
 def imports_of(*tops: str) -> dict[str, set[str]]:
@@ -109,7 +116,16 @@ def test_the_wheel_holds_every_module_and_the_data_and_its_command_runs(tmp_path
     for name in (*PACKAGES, "pyproject.toml", "README.md", "LICENSE"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, source / name)
-    build = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", wheels, source]
+    build = [
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "--wheel-dir",
+        str(wheels),
+        str(source),
+    ]
     subprocess.run([sys.executable, "-m", "pip", *build], check=True, timeout=300)
     (wheel,) = wheels.iterdir()
     with zipfile.ZipFile(wheel) as archive:

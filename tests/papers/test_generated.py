@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from gateway.microversions import NEWEST, OLDEST
 from tests.papers.generated import ROOT, filled, parts
 
 
@@ -7,3 +8,8 @@ def test_the_made_parts_of_the_documents_are_what_the_code_says() -> None:
     for name, made in parts().items():
         text = (ROOT / name).read_text()
         assert filled(text, made) == text, f"{name} is out of date: make papers"
+
+
+def test_the_document_of_operations_names_the_versions_that_are_served() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text()
+    assert f"microversions {OLDEST} to {NEWEST}." in text

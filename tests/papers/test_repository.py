@@ -10,9 +10,9 @@ import pytest
 from tests.papers.repository import ROOT, documents, texts
 
 KNOWN_HOSTS = re.compile(
-    r"127\.0\.0\.1|0\.0\.0\.0|docs\.openstack\.org|www\.apache\.org|.*@.*|(.+\.)?example(\.(org|com|net))?"
+    r"127\.0\.0\.1|0\.0\.0\.0|docs\.openstack\.org|www\.apache\.org|(.+\.)?example(\.(org|com|net))?"
 )
-HOST = re.compile(r"(?:https?://)([\w.-]*\w\.[\w.-]*\w)|\b((?:[\w-]+\.)+(?:org|com|net|io|dev))\b")
+HOST = re.compile(r"(?:https?://)([\w.-]*\w\.[\w.-]*\w)|(?<![@\w.-])((?:[\w-]+\.)+(?:org|com|net|io|dev))\b")
 PLACES = re.compile(r"(?<![\w\"'}$)./])/(?:work|root|home/\w+|Users/\w+)/|\.\./shar[e]d|\.librar[y]\b")
 
 

@@ -63,6 +63,7 @@ class LedgerProcess:
             file.write_text(settings)
             self.arguments += ["--config-file", str(file)]
         self._process: subprocess.Popen[bytes] | None = None
+        self._logged = 0  # how long the log file was when it was started
 
     def start(self) -> LedgerProcess:
         """Start it and wait until it is ready.
@@ -70,9 +71,9 @@ class LedgerProcess:
         Raises:
             DidNotStart
         """
-        before = self.log_file.stat().st_size if self.log_file.exists() else 0
+        self._logged = self.log_file.stat().st_size if self.log_file.exists() else 0
         with self.log_file.open("ab") as log:
-            process = subprocess.Popen(
+            process = self._process = subprocess.Popen(
                 [PROGRAM, "up", "--data", self.directory, *self.arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -80,14 +81,16 @@ class LedgerProcess:
                 preexec_fn=_end_with_parent,
             )
         assert process.stdout is not None
-        with process.stdout as output:
-            line = _line(output, START_LIMIT_S)
+        line = _line(process.stdout, START_LIMIT_S)
         if not line.startswith(b"ready "):
             process.kill()
-            raise DidNotStart(process.wait(), self.log_file.read_bytes()[before:].decode())
-        self._process = process
+            raise DidNotStart(self._ended(), self.logged())
         self.url = line.decode().split()[1]
         return self
+
+    def logged(self) -> str:
+        """What it has written to its standard error since it was started."""
+        return self.log_file.read_bytes()[self._logged :].decode()
 
     @property
     def pid(self) -> int:
@@ -96,16 +99,12 @@ class LedgerProcess:
     def kill(self) -> None:
         """End it where it stands (SIGKILL)."""
         self._running().kill()
-        self._running().wait(STOP_LIMIT_S)
-        self._process = None
+        self._ended()
 
     def stop(self) -> int:
         """End it as an operator does (SIGTERM); its exit code."""
-        process = self._running()
-        process.send_signal(signal.SIGTERM)
-        code = process.wait(STOP_LIMIT_S)
-        self._process = None
-        return code
+        self._running().send_signal(signal.SIGTERM)
+        return self._ended()
 
     def close(self) -> None:
         if self._process is not None:
@@ -155,6 +154,14 @@ class LedgerProcess:
         path = self.directory / "ledger.db"
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as database:
             return database.execute(statement, parameters).fetchall()
+
+    def _ended(self) -> int:
+        process = self._running()
+        code = process.wait(STOP_LIMIT_S)
+        assert process.stdout is not None
+        process.stdout.close()
+        self._process = None
+        return code
 
     def _running(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "the ledger is not running"

@@ -205,6 +205,27 @@ def test_two_managers_active_at_once_leave_the_right_orders(ledger: Ledger) -> N
     assert ledger.history_of(instance_id).count("stopped") == 3
 
 
+def test_a_manager_that_takes_over_again_knows_the_sessions_it_has_not_seen(ledger: Ledger) -> None:
+    one, other = (ledger.command_side().consumers[1] for _ in range(2))
+    one.step()
+    [instance_id] = ledger.create()
+    ledger.step("build")
+    other.step()
+    one.step()  # too late, with an order under the first session; the other goes on to the second
+    ledger.hosts["alpha"].restart()
+    ledger.settle_without("orders")
+    other.step()
+    ledger.settle_without("orders")
+    other.step()
+    ledger.stop(instance_id)
+    while one.step():
+        pass
+
+    assert order(ledger, instance_id).epoch == 2
+    ledger.settle_without("orders")
+    assert ledger.history_of(instance_id)[-1] == "stopped"
+
+
 @pytest.mark.parametrize("at_most", [1, 2, 5])
 def test_it_makes_no_difference_how_many_events_are_read_at_once(ledger: Ledger, at_most: int) -> None:
     ledger.log.at_most = at_most
