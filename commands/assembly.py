@@ -75,8 +75,8 @@ def command_side(
     return CommandSide(
         appender,
         (
-            BuildManager(the_log, appender, store, records, snapshots),
-            OrdersManager(the_log, store, records, snapshots, networks, vault),
+            BuildManager(the_log, appender, store, records, snapshots, networks),
+            OrdersManager(the_log, store, records, snapshots, vault),
             Inbox(the_log, appender, store),
             DeadlinesManager(the_log, appender, store, records, snapshots, clock, service_down_after_s),
         ),

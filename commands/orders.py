@@ -77,6 +77,5 @@ class Order:
     act: Act | None  # the request waiting for an outcome, if one is
     wanted: WantedPower
     grace_s: int = 60  # before the power of a guest that will not shut down is cut
-    reboots: int = 0  # counter: a reboot is due when it exceeds the journal's
     reboot_hard: bool = False
     guest: GuestSpec

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from commands.orders import Act
 from domain.identifiers import HostName, InstanceId, NodeId, ServiceId
-from domain.instance.events import AttachedInterface
 from domain.resources import Inventory
 
 
@@ -52,7 +51,6 @@ class OutcomeReport:
     succeeded: bool
     power_state: int
     message: str = ""  # why it failed, for an operator
-    interfaces: tuple[AttachedInterface, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,11 @@ from gateway.embedded import DirectoryInUse
 from gateway.policy import PolicyInvalid
 from hostagent.agent import HostIdentityChanged
 from hostagent.drivers.protocol import DriverError
-from projections.rebuild import UnknownView
+from projections.rebuild import AlreadyRebuilding, UnknownView
 
 REFUSALS: tuple[type[Exception], ...] = (
     AccountsInvalid,
+    AlreadyRebuilding,
     DirectoryInUse,
     DriverError,
     HostIdentityChanged,

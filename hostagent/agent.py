@@ -82,6 +82,7 @@ class Agent:
         self._orders: dict[InstanceId, Order] = {}
         self._busy: set[InstanceId] = set()
         self._again: set[InstanceId] = set()
+        self._observed: dict[InstanceId, tuple[int, int]] = {}  # the last said of each: generation, power
         self._strangers: set[str] = set()
         self._next_beat = clock()
         self._next_observation = self._next_beat + timedelta(seconds=OBSERVE_EVERY_S)
@@ -160,6 +161,7 @@ class Agent:
                 taken.pop(instance_id, None)
                 with self._lock:
                     self._orders.pop(instance_id, None)
+                self._observed.pop(instance_id, None)
                 self._journal.forget(instance_id)
                 continue
             order = from_plain(Order, orjson.loads(record.value))
@@ -223,6 +225,10 @@ class Agent:
             case Enforce():
                 self._driver.power_off(order.guest.instance_id, 0)
             case Observe():
+                seen = (order.generation, action.power_state)
+                if self._observed.get(order.guest.instance_id) == seen:
+                    return  # said already, and the ledger wants nothing else since
+                self._observed[order.guest.instance_id] = seen
                 with self._lock:
                     self._sequence += 1
                     sequence = self._sequence

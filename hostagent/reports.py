@@ -31,7 +31,6 @@ def outcome(
         succeeded=succeeded,
         power_state=power_state,
         message=message,
-        interfaces=guest.interfaces if act is Act.SPAWN and succeeded else (),
     )
 
 

@@ -6,6 +6,7 @@ its rows are then copied over in bulk and shown in one transaction, at exactly t
 
 from __future__ import annotations
 
+import fcntl
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,10 @@ from projections.views import Projection, connect, create, drop, real_names, sho
 BATCH = 10_000  # the more events a batch has, the fewer times a row that changes often is written
 
 
+class AlreadyRebuilding(Exception):
+    """Another process is rebuilding a view; one at a time."""
+
+
 class UnknownView(Exception):
     """No projection of this name; the message lists those that are."""
 
@@ -28,6 +33,9 @@ def rebuild(
     """Rebuild one view from position 1; returns the number of events applied.
 
     `projection` must be a fresh object: it remembers rows of the tables it fills.
+
+    Raises:
+        AlreadyRebuilding
     """
     with _file_of(path, projection) as aside:
         with _opened(aside) as db:
@@ -61,11 +69,16 @@ def rebuild(
 def _file_of(path: Path, projection: Projection) -> Iterator[Path]:
     """The rebuild's own file, empty; gone afterwards."""
     aside = path.with_name(f"{path.stem}.rebuild-{projection.name}.db")
-    try:
-        _remove(aside)
-        yield aside
-    finally:
-        _remove(aside)
+    with path.with_name(f"{path.stem}.rebuild.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise AlreadyRebuilding("another process is rebuilding a view of this ledger") from None
+        try:
+            _remove(aside)
+            yield aside
+        finally:
+            _remove(aside)
 
 
 def _remove(path: Path) -> None:

@@ -120,13 +120,7 @@ def _spawned(instance: Instance, report: OutcomeReport) -> Decision:
         raise ReportSuperseded(f"instance {instance.id} is not being spawned")
     stream = instance_stream(instance.id)
     if report.succeeded:
-        spawned = InstanceSpawned(
-            instance_id=instance.id,
-            user_id=instance.request.user_id,
-            power_state=report.power_state,
-            interfaces=report.interfaces,
-        )
-        return [(stream, spawned)]
+        return [(stream, InstanceSpawned(instance_id=instance.id, power_state=report.power_state))]
     failed = InstanceSpawnFailed(instance_id=instance.id, host=instance.residence.host, message=report.message)
     return [(stream, failed), *_released(instance)]
 
@@ -157,7 +151,11 @@ def _host_of(instance: Instance) -> str | None:
 
 
 def _of_host(instance_id: InstanceId, report: OutcomeReport | ObservationReport, states: States) -> Instance:
+    """The instance, if the reporting host holds it or did: named as it was chosen, by the service it was chosen with."""
     instance = states.instance(instance_id)
+    residence = None if instance is None else instance.residence
     if instance is None or report.host not in (_host_of(instance), *instance.former_hosts):
         raise ReportNotYours(f"host {report.host} neither holds nor held instance {instance_id}")
+    if residence is not None and residence.host == report.host and residence.service_id != report.service_id:
+        raise ReportNotYours(f"service {report.service_id} is not the host {report.host} that holds {instance_id}")
     return instance

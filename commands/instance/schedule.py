@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from commands.states import Decision, States
 from domain.errors import ClaimDoesNotFit, InstanceNotFound, ReportSuperseded
 from domain.identifiers import HostName, InstanceId, NodeId, ServiceId, instance_stream, provider_stream
-from domain.instance.events import InstanceScheduled, InstanceScheduleFailed, SchedulingReason
+from domain.instance.events import AttachedInterface, InstanceScheduled, InstanceScheduleFailed, SchedulingReason
 from domain.instance.state import Instance, TaskState
 from domain.resource_provider import ProviderClaimed
 from domain.resources import Amounts, amounts_of_flavor
@@ -27,6 +27,7 @@ class ScheduleInstance:
     attempt: int
     choices: tuple[Choice, ...]  # the best first; the rest are alternates
     reason: SchedulingReason
+    interfaces: tuple[AttachedInterface, ...] = ()
     forced: bool = False  # to a named host, past the filters: also to a disabled one, never past the claim
 
 
@@ -64,12 +65,14 @@ def decide_schedule(command: ScheduleInstance, states: States) -> Decision:
             )
             scheduled = InstanceScheduled(
                 instance_id=instance.id,
+                user_id=instance.request.user_id,
                 host=choice.host,
                 node_id=choice.node_id,
                 service_id=choice.service_id,
                 availability_zone=choice.availability_zone,
                 attempt=command.attempt,
                 reason=command.reason,
+                interfaces=command.interfaces,
             )
             return [(provider_stream(choice.node_id), claimed), (instance_stream(instance.id), scheduled)]
     raise ClaimDoesNotFit(f"no candidate for instance {instance.id} has the room any more")

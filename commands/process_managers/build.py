@@ -1,4 +1,4 @@
-"""From a create to a claimed host: choose, claim, try alternates, give up with a reason.
+"""From a create to a claimed host: plan its networks, choose, claim, try alternates, give up with a reason.
 
 The claim is re-checked inside the append; where another was faster, the columns are read again and the choice repeated.
 A guest that failed to start on one host is tried on others, up to three in all.
@@ -16,14 +16,15 @@ from commands.command import Accepted, Ask, Move, Unit
 from commands.event_store import EventStore
 from commands.instance.schedule import FailScheduling, ScheduleInstance, amounts_of
 from commands.log.port import Log
+from commands.neighbours.networks import Networks
 from commands.records import Records
 from commands.scheduling.columns import Columns
 from commands.scheduling.decide import Placed, choose, no_valid_host
 from commands.snapshots import Snapshots
 from commands.states import Folded
-from domain.errors import ClaimDoesNotFit
+from domain.errors import ClaimDoesNotFit, DomainError
 from domain.identifiers import StreamId, instance_stream, provider_stream, service_stream
-from domain.instance.events import InstanceCreateRequested, InstanceSpawnFailed
+from domain.instance.events import AttachedInterface, InstanceCreateRequested, InstanceSpawnFailed
 from domain.instance.state import Instance, TaskState, evolve
 from domain.recorded import Cause, RecordedEvent
 from domain.scheduling.request_spec import RequestSpec
@@ -43,17 +44,31 @@ class _Waiting:
     last_failure: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    placed: Placed
+    interfaces: tuple[AttachedInterface, ...] = ()
+    refused: str | None = None  # why there can be none, other than for want of a host
+
+
 class BuildManager:
     name = "build"
 
     def __init__(
-        self, the_log: Log, appender: Appender, store: EventStore, records: Records, snapshots: Snapshots
+        self,
+        the_log: Log,
+        appender: Appender,
+        store: EventStore,
+        records: Records,
+        snapshots: Snapshots,
+        networks: Networks,
     ) -> None:
         self._log = the_log
         self._appender = appender
         self._store = store
         self._records = records
         self._snapshots = snapshots
+        self._networks = networks
         self._columns: Columns | None = None
         self._persisted = 0
         self._position = 0
@@ -108,20 +123,20 @@ class BuildManager:
     def _place(self, columns: Columns, waiting: list[_Waiting], new: int) -> None:
         while True:
             planned = [self._plan(columns, one) for one in waiting]
-            for one, placed in zip(waiting, planned, strict=True):
-                if placed.row >= 0:
-                    columns.reserve(placed.row, amounts_of(one.instance), -1)
-            asks = [_ask(one, placed) for one, placed in zip(waiting, planned, strict=True)]
+            for one, plan in zip(waiting, planned, strict=True):
+                if plan.placed.row >= 0:
+                    columns.reserve(plan.placed.row, amounts_of(one.instance), -1)
+            asks = [_ask(one, plan) for one, plan in zip(waiting, planned, strict=True)]
             move = Move(consumer=self.name, old=self._persisted, new=new)
             result = self._appender.execute(Unit(asks=asks, move=move, retry_on=(ClaimDoesNotFit,)))
             again = []
-            for one, placed, outcome in zip(waiting, planned, result.outcomes, strict=True):
+            for one, plan, outcome in zip(waiting, planned, result.outcomes, strict=True):
                 if isinstance(outcome, Accepted):
                     columns.apply(outcome.events)
                 elif isinstance(outcome, ClaimDoesNotFit):
                     again.append(one)
-                    columns.load([service_stream(c.service_id) for c in placed.choices], self._folded)
-                    columns.load([provider_stream(c.node_id) for c in placed.choices], self._folded)
+                    columns.load([service_stream(c.service_id) for c in plan.placed.choices], self._folded)
+                    columns.load([provider_stream(c.node_id) for c in plan.placed.choices], self._folded)
             if result.moved:
                 self._persisted = new
                 return
@@ -131,14 +146,21 @@ class BuildManager:
                 return
             waiting = again
 
-    def _plan(self, columns: Columns, one: _Waiting) -> Placed:
+    def _plan(self, columns: Columns, one: _Waiting) -> _Plan:
         """Choose, and count the choice for the rest of the batch."""
-        placed = choose(spec_of(one.instance), columns)
-        if one.instance.attempts >= MAX_ATTEMPTS:
-            return Placed((), -1, placed.reason)
+        instance, request = one.instance, one.instance.request
+        placed = choose(spec_of(instance), columns)
+        try:
+            interfaces = self._networks.plan(
+                request.network_mode, request.networks, request.security_groups, instance.id, instance.project_id
+            )
+        except DomainError as refusal:  # the network has changed since the create was accepted
+            return _Plan(Placed((), -1, placed.reason), refused=str(refusal))
+        if instance.attempts >= MAX_ATTEMPTS:
+            return _Plan(Placed((), -1, placed.reason))
         if placed.row >= 0:
-            columns.reserve(placed.row, amounts_of(one.instance))
-        return placed
+            columns.reserve(placed.row, amounts_of(instance))
+        return _Plan(placed, interfaces)
 
 
 def spec_of(instance: Instance) -> RequestSpec:
@@ -154,8 +176,8 @@ def spec_of(instance: Instance) -> RequestSpec:
     )
 
 
-def _ask(one: _Waiting, placed: Placed) -> Ask:
-    instance, attempt = one.instance, one.instance.attempts + 1
+def _ask(one: _Waiting, plan: _Plan) -> Ask:
+    instance, attempt, placed = one.instance, one.instance.attempts + 1, plan.placed
     command: ScheduleInstance | FailScheduling
     if placed.choices:
         command = ScheduleInstance(
@@ -163,11 +185,12 @@ def _ask(one: _Waiting, placed: Placed) -> Ask:
             attempt=attempt,
             choices=placed.choices,
             reason=placed.reason,
+            interfaces=plan.interfaces,
             forced=instance.request.forced_host is not None,
         )
     else:
-        message = no_valid_host(placed.reason)
-        if one.last_failure is not None:
+        message = plan.refused or no_valid_host(placed.reason)
+        if plan.refused is None and one.last_failure is not None:
             message = (
                 "Exceeded maximum number of retries. Exhausted all hosts available for retrying build failures "
                 f"for instance {instance.id}. Last failure: {one.last_failure}"

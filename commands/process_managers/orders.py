@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import replace
 
 import orjson
 
 from commands.event_store import EventStore
 from commands.log.port import Log, Message, Step, orders_topic
-from commands.neighbours.networks import Networks
 from commands.orders import Act, GuestSpec, Order, WantedPower
 from commands.records import Records
 from commands.snapshots import Snapshots
@@ -66,14 +64,12 @@ class OrdersManager:
         store: EventStore,
         records: Records,
         snapshots: Snapshots,
-        networks: Networks,
         vault: Vault,
     ) -> None:
         self._log = the_log
         self._store = store
         self._records = records
         self._snapshots = snapshots
-        self._networks = networks
         self._vault = vault
         self._position = -1
         self._persisted = 0
@@ -170,25 +166,8 @@ class OrdersManager:
         return self._epochs[service_id]
 
     def _order(self, instance: Instance, residence: Residence) -> Message:
-        order = replace(
-            order_of(instance, residence.host, self._store.incarnation, self._epoch(residence.service_id)),
-            guest=self._guest(instance, residence),
-        )
+        order = order_of(instance, residence.host, self._store.incarnation, self._epoch(residence.service_id))
         return Message(orders_topic(residence.service_id), _key(instance, residence), orjson.dumps(to_plain(order)))
-
-    def _guest(self, instance: Instance, residence: Residence) -> GuestSpec:
-        guest = guest_of(instance, residence)
-        if not instance.interfaces and instance.task_state is TaskState.SPAWNING:
-            request = instance.request
-            interfaces = self._networks.plan(
-                request.network_mode,
-                request.networks,
-                request.security_groups,
-                instance.id,
-                instance.project_id,
-            )
-            return replace(guest, interfaces=interfaces)
-        return guest
 
     def _drop_payloads(self, instance: Instance) -> None:
         request = instance.request
@@ -216,7 +195,6 @@ def order_of(instance: Instance, host: HostName, incarnation: str, epoch: int) -
         act=act,
         wanted=wanted,
         grace_s=instance.grace_s,
-        reboots=instance.reboots,
         reboot_hard=instance.reboot_hard,
         guest=guest_of(instance, instance.residence),
     )

@@ -146,26 +146,6 @@ class SchedulingReason:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceScheduled:
-    """A host was chosen; the claim on it is in the same append."""
-
-    instance_id: InstanceId
-    host: HostName
-    node_id: NodeId
-    service_id: ServiceId
-    availability_zone: str
-    attempt: int
-    reason: SchedulingReason
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceScheduleFailed:
-    instance_id: InstanceId
-    message: str  # the fault the user sees
-    reason: SchedulingReason
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AttachedInterface:
     """A network interface as the guest has it. Addresses are empty when nobody here assigned any."""
 
@@ -177,11 +157,31 @@ class AttachedInterface:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceSpawned:
+class InstanceScheduled:
+    """A host was chosen; the claim on it is in the same append."""
+
     instance_id: InstanceId
     user_id: UserId
+    host: HostName
+    node_id: NodeId
+    service_id: ServiceId
+    availability_zone: str
+    attempt: int
+    reason: SchedulingReason
+    interfaces: Annotated[tuple[AttachedInterface, ...], PERSONAL] = ()  # what the guest gets; addresses if known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceScheduleFailed:
+    instance_id: InstanceId
+    message: str  # the fault the user sees
+    reason: SchedulingReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceSpawned:
+    instance_id: InstanceId
     power_state: int
-    interfaces: Annotated[tuple[AttachedInterface, ...], PERSONAL] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

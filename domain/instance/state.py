@@ -90,7 +90,6 @@ class Instance:
     launched: bool = False
     interfaces: tuple[AttachedInterface, ...] = ()
     fault: str | None = None
-    reboots: int = 0
     reboot_hard: bool = False
     grace_s: int = 60
     overdue: bool = False
@@ -132,17 +131,17 @@ def evolve(instance: Instance | None, event: InstanceEvent) -> Instance:
                 service_id=event.service_id,
                 availability_zone=event.availability_zone,
             )
-            return _task(instance, TaskState.SPAWNING, residence=residence, attempts=event.attempt)
+            return _task(
+                instance,
+                TaskState.SPAWNING,
+                residence=residence,
+                attempts=event.attempt,
+                interfaces=event.interfaces,
+            )
         case InstanceScheduleFailed():
             return _idle(instance, vm_state=VmState.ERROR, fault=event.message)
         case InstanceSpawned():
-            return _idle(
-                instance,
-                vm_state=VmState.ACTIVE,
-                power_state=event.power_state,
-                launched=True,
-                interfaces=event.interfaces,
-            )
+            return _idle(instance, vm_state=VmState.ACTIVE, power_state=event.power_state, launched=True)
         case InstanceSpawnFailed():
             former = (*instance.former_hosts, event.host)
             return _task(instance, TaskState.SCHEDULING, residence=None, former_hosts=former)
@@ -156,7 +155,7 @@ def evolve(instance: Instance | None, event: InstanceEvent) -> Instance:
             return _idle(instance, vm_state=VmState.STOPPED, power_state=event.power_state)
         case InstanceRebootRequested():
             task = TaskState.REBOOTING_HARD if event.hard else TaskState.REBOOTING
-            return _task(instance, task, reboots=instance.reboots + 1, reboot_hard=event.hard, grace_s=event.grace_s)
+            return _task(instance, task, reboot_hard=event.hard, grace_s=event.grace_s)
         case InstanceRebooted():
             return _idle(instance, vm_state=VmState.ACTIVE, power_state=event.power_state, fault=None)
         case InstanceStartFailed() | InstanceStopFailed():

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from commands.states import STREAM_KINDS
 from domain import serialization
 from domain.flavor import FlavorSpec
-from domain.instance.events import InstanceCreateRequested, InstanceSpawned, KeypairUsed, NetworkRequest
+from domain.instance.events import InstanceCreateRequested, InstanceScheduled, KeypairUsed, NetworkRequest
 from domain.keypair import KeypairCreated
 from domain.marks import ERASED, Personal
 from domain.serialization import (
@@ -31,7 +31,7 @@ from domain.serialization import (
     to_plain,
 )
 from tests.history.pin import DIRECTORY, golden_file, pinned_form
-from tests.support.decisions import FLAVOR, create_requested, spawned
+from tests.support.decisions import FLAVOR, create_requested, scheduled
 from tests.support.samples import anything, sample
 
 FORMS = sorted(EVENTS)
@@ -95,7 +95,7 @@ def test_what_a_user_wrote_into_a_create_is_nowhere_in_its_plain_part() -> None:
     assert set(personal) == {private.user_id}
 
 
-@pytest.mark.parametrize("wire_name", [name for name in FORMS if name in ("keypair.created", "instance.spawned")])
+@pytest.mark.parametrize("wire_name", [name for name in FORMS if name in ("keypair.created", "instance.scheduled")])
 def test_an_erased_subject_reads_as_erased_and_all_else_stays(wire_name: str) -> None:
     event = sample(EVENTS[wire_name])
     name, plain, personal = encode_event(event)
@@ -120,10 +120,10 @@ def test_an_erased_create_still_tells_what_was_claimed_and_by_whom() -> None:
 
 
 def test_the_addresses_of_a_guest_are_personal() -> None:
-    _, plain, personal = encode_event(spawned)
+    _, plain, personal = encode_event(scheduled)
 
     assert "interfaces" not in plain
-    assert personal[spawned.user_id]["interfaces"]
+    assert personal[scheduled.user_id]["interfaces"]
 
 
 def test_a_type_of_a_newer_release_stops_its_reader() -> None:
@@ -268,4 +268,4 @@ def test_names_keys_and_addresses_are_marked_personal() -> None:
         "tags",
     }
     assert set(personal_fields(KeypairCreated)) == {"name", "public_key", "fingerprint"}
-    assert personal_fields(InstanceSpawned) == ["interfaces"]
+    assert personal_fields(InstanceScheduled) == ["interfaces"]

@@ -80,7 +80,7 @@ RECORDED: dict[str, str] = {
 # Wire name → what is deliberately not in it.
 LEFT_OUT: dict[str, str] = {
     "instance.create_requested": "the password, the user data and the injected files (references only, no digest); "
-    "the token; what was chosen (host, claim: `instance.scheduled`); ports and addresses (`instance.spawned`); "
+    "the token; what was chosen and assigned (host, claim, interfaces: `instance.scheduled`); "
     "min_count and max_count, since each server made has its own event.",
     "instance.scheduled": "every host's verdict: only how many each filter left, and the five best candidates.",
     "instance.spawned": "anything about disks and files: the host's business.",

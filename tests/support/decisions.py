@@ -89,14 +89,16 @@ claimed = ProviderClaimed(
 )
 scheduled = InstanceScheduled(
     instance_id=INSTANCE,
+    user_id=USER,
     host=HOST,
     node_id=NODE,
     service_id=SERVICE,
     availability_zone="nova",
     attempt=1,
     reason=REASON,
+    interfaces=(INTERFACE,),
 )
-spawned = InstanceSpawned(instance_id=INSTANCE, user_id=USER, power_state=PowerState.RUNNING, interfaces=(INTERFACE,))
+spawned = InstanceSpawned(instance_id=INSTANCE, power_state=PowerState.RUNNING)
 stop_requested = InstanceStopRequested(instance_id=INSTANCE, grace_s=60)
 stopped = InstanceStopped(instance_id=INSTANCE, power_state=PowerState.SHUTDOWN)
 start_requested = InstanceStartRequested(instance_id=INSTANCE)

@@ -33,10 +33,10 @@ from tests.support.decisions import (
     BETA_SERVICE,
     HOST,
     INSTANCE,
-    INTERFACE,
     NODE,
     REASON,
     SERVICE,
+    USER,
     active,
     building,
     claimed,
@@ -90,7 +90,7 @@ def observation(power: PowerState, generation: int = 3, **changes: Any) -> Recor
 
 # A guest on its host has had three events when it is active, five when it is off.
 SETTLED: list[tuple[str, tuple[Any, ...], RecordOutcome, tuple[Any, ...]]] = [
-    ("spawned", spawning, outcome(Act.SPAWN, 2, interfaces=(INTERFACE,)), (spawned,)),
+    ("spawned", spawning, outcome(Act.SPAWN, 2), (spawned,)),
     (
         "not spawned",
         spawning,
@@ -234,6 +234,7 @@ def test_a_former_host_that_has_cleaned_up_changes_nothing() -> None:
         replace(claimed, node_id=BETA_NODE, amounts={BETA_NODE: claimed.amounts[NODE]}),
         InstanceScheduled(
             instance_id=INSTANCE,
+            user_id=USER,
             host=BETA,
             node_id=BETA_NODE,
             service_id=BETA_SERVICE,

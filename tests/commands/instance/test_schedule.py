@@ -19,6 +19,7 @@ from tests.support.decisions import (
     BETA_SERVICE,
     HOST,
     INSTANCE,
+    INTERFACE,
     NODE,
     OTHER,
     REASON,
@@ -39,7 +40,9 @@ from tests.support.decisions import (
 alpha = Choice(host=HOST, node_id=NODE, service_id=SERVICE, availability_zone="nova")
 beta = Choice(host=BETA, node_id=BETA_NODE, service_id=BETA_SERVICE, availability_zone="nova")
 beta_up = host_events(BETA, BETA_NODE, BETA_SERVICE)
-schedule = ScheduleInstance(instance_id=INSTANCE, attempt=1, choices=(alpha, beta), reason=REASON)
+schedule = ScheduleInstance(
+    instance_id=INSTANCE, attempt=1, choices=(alpha, beta), reason=REASON, interfaces=(INTERFACE,)
+)
 on_beta = (
     replace(claimed, node_id=BETA_NODE, amounts={BETA_NODE: claimed.amounts[NODE]}),
     replace(scheduled, host=BETA, node_id=BETA_NODE, service_id=BETA_SERVICE),

@@ -12,14 +12,16 @@ from commands.command import Unit
 from commands.compute_service import DisableService, MarkServiceDown
 from commands.event_store import StoreUnavailable
 from commands.instance.schedule import Choice, ScheduleInstance
+from commands.neighbours.networks import NetworkNotFound
 from commands.process_managers.build import BuildManager
 from commands.snapshots import Snapshots
 from domain.identifiers import InstanceId
+from domain.instance.events import AttachedInterface
 from domain.instance.state import TaskState, VmState
 from domain.resources import VCPU
 from hostagent.drivers.protocol import DriverError
 from tests.support.decisions import REASON
-from tests.support.ledger import LARGE, Crash, HostSize, Ledger, create_command, require_nothing_leaked
+from tests.support.ledger import LARGE, Crash, FakeNetworks, HostSize, Ledger, create_command, require_nothing_leaked
 
 ONE, TWO, THREE = (InstanceId(UUID(int=n)) for n in (1, 2, 3))
 
@@ -173,7 +175,9 @@ class Interrupted(BuildManager):
 
 
 def interrupted(ledger: Ledger) -> Interrupted:
-    manager = Interrupted(ledger.log, ledger.appender, ledger.store, ledger.records, Snapshots(ledger.vault))
+    manager = Interrupted(
+        ledger.log, ledger.appender, ledger.store, ledger.records, Snapshots(ledger.vault), FakeNetworks()
+    )
     ledger.parts["build"] = manager
     step_to_the_end(ledger)
     return manager
@@ -318,4 +322,23 @@ def test_commands_of_a_manager_may_be_mixed_with_others(ledger: Ledger) -> None:
     ledger.settle()
 
     assert all(i.vm_state is VmState.ACTIVE for i in ledger.instances().values())
+    require_nothing_leaked(ledger)
+
+
+def test_a_network_that_refuses_by_now_ends_in_an_outcome_and_holds_up_nobody(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [refused] = ledger.create(1)
+
+    def plan(*_: object) -> tuple[AttachedInterface, ...]:
+        raise NetworkNotFound("gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeNetworks, "plan", plan)
+        step_to_the_end(ledger)
+    [other] = ledger.running(1)
+
+    assert ledger.instance(refused).vm_state is VmState.ERROR
+    assert "gone" in (ledger.instance(refused).fault or "")
+    assert ledger.instance(other).vm_state is VmState.ACTIVE
     require_nothing_leaked(ledger)
