@@ -209,6 +209,7 @@ class SQLiteEventStore:
     """The embedded store: one file, one writing process at a time."""
 
     def __init__(self, path: Path) -> None:
+        path.touch(mode=0o600)  # and so are its companions: SQLite takes over the file's mode
         self._datastore = SQLiteDatastore(
             str(path), lock_timeout=LOCK_TIMEOUT_S, pool_size=6, originator_id_type="text"
         )

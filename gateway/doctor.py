@@ -36,10 +36,19 @@ def examine(data: Path) -> Iterator[Found]:
             yield Found(program, f"missing; real guests need it: apt-get install {package}", 1)
         else:
             yield Found(program, path)
-    usable = os.access("/dev/kvm", os.R_OK | os.W_OK)
-    yield Found("kvm", "/dev/kvm can be opened" if usable else "not here; guests run in software, slowly", not usable)
+    usable = os.access("/dev/kvm", os.R_OK | os.W_OK) and _virtualizes()
+    yield Found("kvm", "usable" if usable else "not usable; guests run in software, slowly", int(not usable))
     client = shutil.which("openstack")
     yield Found("openstack client", client or "missing; pip install python-openstackclient", int(client is None))
+
+
+def _virtualizes() -> bool:
+    """Whether the processor says that it can run guests: a /dev/kvm that opens does not."""
+    try:
+        words = Path("/proc/cpuinfo").read_text().split()
+    except OSError:
+        return False
+    return "vmx" in words or "svm" in words or platform.machine() != "x86_64"
 
 
 def _directory(data: Path) -> Found:

@@ -42,6 +42,7 @@ NOTHING = Entry()
 class Journal:
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
+        path.touch(mode=0o600)
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")

@@ -42,6 +42,7 @@ class Projection(Protocol):
 
 
 def connect(path: Path) -> sqlite3.Connection:
+    path.touch(mode=0o600)
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
     db.execute("PRAGMA journal_mode=WAL")
     db.execute("PRAGMA synchronous=OFF")

@@ -52,6 +52,7 @@ class StoreLog:
         self._turn = threading.Condition()
         self._ends: dict[str, int] = {}
         self._lock = threading.Lock()
+        path.touch(mode=0o600)
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")

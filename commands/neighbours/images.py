@@ -39,7 +39,7 @@ class Images(Protocol):
         """
 
     def fetch(self, image_id: str, to: Path) -> None:
-        """Put the image's bytes at `to`, complete or not at all. The file may be shared: never write to it.
+        """Put the image's bytes at `to`, complete or not at all. The file is the caller's own.
 
         Raises:
             ImageNotFound, ImageNotActive: there are no bytes to be had.

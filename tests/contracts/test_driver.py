@@ -35,6 +35,7 @@ class Hypervisor:
     undefine: Callable[[InstanceId], None]
     add_stranger: Callable[[], str]
     files: Callable[[], GuestFiles]
+    remove_strangers: Callable[[], None] = lambda: None
     guests: list[InstanceId] = field(default_factory=list)
 
     def spec(self) -> GuestSpec:
@@ -77,6 +78,7 @@ def fake_hypervisor(tmp_path: Path) -> Hypervisor:
 
 def libvirt_hypervisor(uri: str, tmp_path: Path, images: GuestImages | None = None) -> Hypervisor:
     instances = tmp_path / "instances"
+    strangers: list[str] = []
 
     def driver(uri: str = uri) -> Driver:
         return LibvirtDriver(LibvirtSettings(connection_uri=uri, instances_path=instances))
@@ -91,11 +93,17 @@ def libvirt_hypervisor(uri: str, tmp_path: Path, images: GuestImages | None = No
 
     def stranger() -> str:
         name = f"database-{uuid4()}"
+        strangers.append(name)
         kind = "qemu" if images else "test"
         libvirt.open(uri).defineXML(
             f"<domain type='{kind}'><name>{name}</name><memory unit='MiB'>64</memory><os><type>hvm</type></os></domain>"
         )
         return name
+
+    def remove_strangers() -> None:
+        connection = libvirt.open(uri)
+        for name in strangers:
+            connection.lookupByName(name).undefine()
 
     def files() -> GuestFiles:
         if images is None:
@@ -110,6 +118,7 @@ def libvirt_hypervisor(uri: str, tmp_path: Path, images: GuestImages | None = No
         undefine=undefine,
         add_stranger=stranger,
         files=files,
+        remove_strangers=remove_strangers,
     )
 
 
@@ -130,6 +139,7 @@ def hypervisor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hyper
     yield made
     for instance_id in made.guests:
         made.driver.destroy(instance_id)
+    made.remove_strangers()
     made.driver.close()
 
 

@@ -145,6 +145,7 @@ def test_a_host_gets_the_bytes_and_keeps_them_when_the_image_is_deleted(
     to.write_bytes(b"something older")
     standalone.fetch(image.id, to)
     standalone.fetch(image.id, to)
+    assert to.stat().st_nlink == 1, "the host's own file, whoever it gives it to"
     standalone.delete(image.id)
     assert to.read_bytes() == DATA
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["copy"]

@@ -71,14 +71,8 @@ class StandaloneImages:
         source = self._data(image_id)
         temporary = to.with_name(f".{to.name}.{secrets.token_hex(4)}")
         try:
-            if to.exists() and to.samefile(source):
-                return
-            try:
-                os.link(source, temporary)
-            except FileNotFoundError:
-                raise
-            except OSError:  # another file system
-                shutil.copyfile(source, temporary)
+            # A copy, never a link: a hypervisor may make the file its own, and must not own the image service's.
+            shutil.copyfile(source, temporary)
             os.replace(temporary, to)
         except FileNotFoundError:
             raise ImageNotFound(image_id) from None  # deleted meanwhile
