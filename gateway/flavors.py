@@ -18,7 +18,7 @@ from gateway.request import Handler, HandlerKey, Request, Response
 
 SORTABLE = {
     "created_at": "sequence",
-    "description": "description",
+    "description": "ifnull(description, '')",  # a page cannot begin after NULL
     "disabled": "disabled",
     "ephemeral_gb": "ephemeral_gib",
     "flavorid": "flavor_id",

@@ -136,7 +136,10 @@ def test_flavors_limits_quotas_hosts_and_zones_read_as_the_sdk_expects(
 ) -> None:
     found = conn.compute.find_flavor("m1.tiny")
     assert (found.id, found.vcpus, found.ram, found.disk) == (flavor, 1, 128, 1)
-    assert [one.id for one in conn.compute.flavors()] == [flavor]
+    others = [admin.compute.create_flavor(name=name, vcpus=1, ram=1, disk=1).id for name in ("m2", "m3")]
+    assert {one.id for one in conn.compute.flavors()} == {flavor, *others}
+    for key in ("name", "description", "vcpus"):  # page after page, also where they are alike or have none
+        assert len(list(conn.compute.flavors(sort_key=key, limit=1))) == 3
     assert conn.compute.get_limits().absolute.instances == 10
     project = conn.current_project_id
     assert admin.compute.update_quota_set(project, instances=11).instances == 11

@@ -47,7 +47,7 @@ class PrivateLibvirtd:
 
     @property
     def test_uri(self) -> str:
-        """libvirt's test driver, held by the daemon: shared between processes, and lost with the daemon."""
+        """libvirt's test driver, held by the daemon: shared between processes, and lost with its last client."""
         return f"test+unix:///default?socket={self.socket}"
 
     def restart(self) -> None:
