@@ -18,7 +18,9 @@ from functools import partial
 from pathlib import Path
 
 from commands.assembly import Storage, command_side, open_storage, utc_now
+from commands.inbox import Inbox
 from commands.log.consumer import Consumer
+from commands.log.port import REPORTS
 from commands.log.runner import Runner
 from commands.neighbours.standalone.identity import StandaloneIdentity
 from commands.neighbours.standalone.images import StandaloneImages
@@ -160,9 +162,13 @@ class Embedded:
         return idle
 
     def hosts_up(self) -> bool:
-        """Whether every local host is registered and up in the views."""
-        row = self.backend.views.database.execute("SELECT COUNT(*) FROM services WHERE up").fetchone()
-        return int(row[0]) >= self.options.hosts
+        """Whether every local host has opened its session, and the views show it."""
+        the_log = self.storage.log
+        return (
+            all(agent.in_session for agent in self._agents)
+            and self.storage.store.position(Inbox.name) >= the_log.end(REPORTS)
+            and self._views.position >= the_log.head()
+        )
 
     def _host(self, number: int) -> list[Consumer]:
         options = self.options

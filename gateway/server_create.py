@@ -52,6 +52,8 @@ class ServerCreate:
     async def create(self, request: Request) -> Response:
         server: dict[str, Any] = request.body["server"]
         lowest, highest = _counts(server)
+        if highest > 1 and server.get("hostname"):
+            raise Fault(400, "A hostname can only be given to a single server, not to several at once.")
         ids = tuple(InstanceId(uuid.uuid4()) for _ in range(highest))
         password = server.get("adminPass") or _password()
         placement = await self._placement(request, server)

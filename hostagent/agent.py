@@ -107,6 +107,11 @@ class Agent:
             self._look_round()
         return bool(records)
 
+    @property
+    def in_session(self) -> bool:
+        """Whether it has told the ledger that it is here, since it was made."""
+        return self._epoch > 0
+
     def idle(self) -> bool:
         """Whether no guest is being worked on."""
         with self._lock:

@@ -22,6 +22,7 @@ from domain.instance.events import (
 from domain.quota import DEFAULT_LIMITS
 
 GIB = 1024**3
+NAME_LENGTH, LABEL_LENGTH = 255, 63  # characters, of a name and of a host name made from one
 
 # Extra specs that change what a guest is; until they are honoured they are refused, never ignored.
 _UNSUPPORTED_SPECS = ("accel:", "pci_passthrough:", "trait", "resources", "group_policy", "os:secure_boot")
@@ -165,8 +166,8 @@ def _requested(
         roles=command.roles,
         reservation_id=command.reservation_id,
         launch_index=index,
-        name=command.name + suffix,
-        hostname=command.hostname + suffix,
+        name=command.name[: NAME_LENGTH - len(suffix)] + suffix,
+        hostname=command.hostname[: LABEL_LENGTH - len(suffix)] + suffix if suffix else command.hostname,
         description=command.description,
         flavor=flavor,
         image=command.image,

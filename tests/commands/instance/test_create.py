@@ -202,3 +202,13 @@ def test_secrets_are_only_named() -> None:
     assert event.user_data == f"{INSTANCE}/user_data"
     assert event.admin_password == f"{INSTANCE}/admin_password"
     assert event.injected_files == f"{INSTANCE}/injected_files"
+
+
+def test_the_numbers_of_a_multi_create_make_no_name_too_long() -> None:
+    longest = replace(create, instance_ids=IDS[:10], name="n" * 255, hostname="h" * 63)
+
+    requests = made(given(flavor_created).when(longest).events)
+
+    assert {len(request.name) for request in requests} == {255}
+    assert {len(request.hostname) for request in requests} == {63}
+    assert len({request.name for request in requests}) == len({request.hostname for request in requests}) == 10
