@@ -43,7 +43,7 @@ Compute Ledger answers at {url}
 
 To log in, in another terminal:
   export OS_CLIENT_CONFIG_FILE={data}/clouds.yaml OS_CLOUD=demo
-  export PATH={programs}:$PATH
+  export PATH={programs}:$PATH COMPUTE_LEDGER_DATA={data}
 
 To try:
   openstack server create --image {image} --flavor {flavor} --wait first
@@ -72,6 +72,7 @@ def main() -> int:
         if asked not in (None, "fake", "test", "libvirt"):
             raise CannotStart(f"there is no driver {asked}; there are fake, test and libvirt")
         if is_running(data):
+            say(f"A ledger with its state in {data} is running already; nothing was started or changed.")
             welcome(data, address_in(data), Hypervisor("", "as chosen when it was started"))
             return 0
         data.mkdir(mode=0o700, parents=True, exist_ok=True)

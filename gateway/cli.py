@@ -20,6 +20,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # so that a mistake on the command line ends in one plain line
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -51,7 +52,7 @@ def up(
         str | None, typer.Option(metavar="URI", help="Default: qemu:///system, or test:///default.")
     ] = None,
     config_file: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help="oslo.config; repeatable.")
+        list[Path] | None, typer.Option(metavar="FILE", help="A file of oslo.config's form; repeatable.")
     ] = None,
 ) -> None:
     """Run the ledger: API, identity, images, network, scheduler and hosts in one process, all state under DIR.
@@ -99,7 +100,12 @@ def events(
 
 @app.command()
 def rebuild(
-    projection: Annotated[str, typer.Argument(help="Its name; `all` for every one.")],
+    projection: Annotated[
+        str,
+        typer.Argument(
+            help="servers, instance_actions, flavors, keypairs, quotas or hypervisors; `all` for every one."
+        ),
+    ],
     data: Data = DATA,
 ) -> None:
     """Build a projection again from the first event, beside the live one, then switch; readers see no pause."""

@@ -48,6 +48,10 @@ STOP_S = 5.0
 DIRECTORIES = 0o700
 
 
+class DriverChanged(Exception):
+    """The directory holds guests of another driver; they would be lost from sight."""
+
+
 class DirectoryInUse(Exception):
     """Another process has this ledger open."""
 
@@ -175,9 +179,15 @@ class Embedded:
         name = socket.gethostname() if options.hosts == 1 else f"{socket.gethostname()}-{number + 1}"
         directory = options.directory / "hosts" / str(number + 1)
         directory.mkdir(mode=DIRECTORIES, parents=True, exist_ok=True)
+        journal = Journal(directory / "journal.db")
+        kept = journal.fact("driver", options.driver)
+        if kept != options.driver:
+            raise DriverChanged(
+                f"the guests in {options.directory} are the {kept} driver's; "
+                f"start with --driver {kept}, or with another directory"
+            )
         driver = make_driver(options, directory, name)
         driver.open()  # a hypervisor that cannot be reached is said at once, in one line
-        journal = Journal(directory / "journal.db")
         executor = ThreadPoolExecutor(WORKERS_A_HOST, thread_name_prefix=f"host-{number + 1}")
         files = Files(
             LocalPayloads(self.storage.vault, self.images),

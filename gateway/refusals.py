@@ -8,7 +8,7 @@ from commands.neighbours.standalone.tokens import TokenKeyInvalid
 from commands.records import RecordDamaged
 from commands.vault import VaultDamaged
 from domain.serialization import UnknownEventType
-from gateway.embedded import DirectoryInUse
+from gateway.embedded import DirectoryInUse, DriverChanged
 from gateway.policy import PolicyInvalid
 from hostagent.agent import HostIdentityChanged
 from hostagent.drivers.protocol import DriverError
@@ -18,6 +18,7 @@ REFUSALS: tuple[type[Exception], ...] = (
     AccountsInvalid,
     AlreadyRebuilding,
     DirectoryInUse,
+    DriverChanged,
     DriverError,
     HostIdentityChanged,
     OSError,

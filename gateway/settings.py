@@ -217,7 +217,19 @@ def _refuse_bad_value(group: Any, section: str, name: str, files: Sequence[Path]
     except ValueError as error:  # oslo.config's ConfigFileValueError is one
         reason = str(error).partition("is not valid: ")[2] or str(error)
     if reason is not None:
-        raise SettingsInvalid(_one_line(f"{', '.join(map(str, files))}: [{section}] {name}: {reason}"))
+        raise SettingsInvalid(_one_line(f"{_where(section, name, files)}: [{section}] {name}: {reason}"))
+
+
+def _where(section: str, name: str, files: Sequence[Path]) -> str:
+    """The files that set an option."""
+    from oslo_config import cfg
+
+    def sets(file: Path) -> bool:
+        sections: dict[str, dict[str, Any]] = {}
+        cfg.ConfigParser(str(file), sections).parse()
+        return name in {option.replace("-", "_") for option in sections.get(section, {})}
+
+    return ", ".join(str(file) for file in files if sets(file)) or ", ".join(map(str, files))
 
 
 def _names(section: str, known: Options) -> Iterator[str]:

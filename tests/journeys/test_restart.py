@@ -248,3 +248,19 @@ def test_a_hypervisor_that_is_not_there_is_named_in_one_line(tmp_path: Path) -> 
     refused = refusal(LedgerProcess(tmp_path, driver="test", libvirt_uri=uri).start)
     assert refused.code == 1
     assert uri in refused.errors
+
+
+def test_a_directory_stays_with_its_driver(tmp_path: Path) -> None:
+    with running_ledger(tmp_path, driver="fake"):
+        pass
+    refused = refusal(LedgerProcess(tmp_path, driver="test").start)
+    assert refused.code == 1
+    assert "--driver fake" in refused.errors
+
+
+def test_a_configuration_file_that_is_not_there_is_named_in_one_line(tmp_path: Path) -> None:
+    ledger = LedgerProcess(tmp_path)
+    ledger.arguments += ["--config-file", str(tmp_path / "none.conf")]
+    refused = refusal(ledger.start)
+    assert refused.code == 2
+    assert "none.conf" in refused.errors
