@@ -173,8 +173,10 @@ class Appender:
         if head == self._position:
             return head
         if self._position < 0:
-            # Nothing is cached: only the last recorded time is needed.
-            newest = transaction.read(head - 1)[-1:] if head else []
+            # Nothing is cached: only the last recorded time is needed, and no key.
+            for stored in transaction.read(head - 1)[-1:] if head else ():
+                self._last_time = self._records.time_of(stored)
+            newest = []
         else:
             newest = transaction.read(self._position)
         for stored in newest:

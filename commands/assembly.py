@@ -22,7 +22,7 @@ from commands.process_managers.deadlines import SERVICE_DOWN_AFTER_S, DeadlinesM
 from commands.process_managers.orders import OrdersManager
 from commands.records import Records
 from commands.snapshots import Snapshots
-from commands.vault import Vault, read_or_make_master_key
+from commands.vault import PROOF, Vault, read_or_make_master_key
 from domain.quota import DEFAULT_LIMITS
 
 
@@ -51,7 +51,10 @@ def open_storage(directory: Path, *, with_writer: bool = True) -> Storage:
         StoreUnavailable, VaultDamaged.
     """
     store = SQLiteEventStore(directory / "ledger.db")
-    vault = Vault(store, read_or_make_master_key(directory / "vault.key"))
+    begun = store.key(PROOF) is not None
+    vault = Vault(store, read_or_make_master_key(directory / "vault.key", may_make=with_writer and not begun))
+    if begun or with_writer:
+        vault.prove()
     the_log = StoreLog(store, vault, directory / "messages.db", with_writer=with_writer)
     return Storage(store, vault, the_log, Records(vault, store.incarnation))
 

@@ -76,6 +76,7 @@ class Order:
     task_revision: int  # the version that made the pending request; outcomes are for it
     act: Act | None  # the request waiting for an outcome, if one is
     wanted: WantedPower
+    power_state: int  # as the ledger knows it; another one that is seen is told
     grace_s: int = 60  # before the power of a guest that will not shut down is cut
     reboot_hard: bool = False
     guest: GuestSpec

@@ -87,6 +87,10 @@ class Records:
         except (KeyError, TypeError, ValueError) as error:
             raise RecordDamaged(f"record {record.position} ({record.wire_name}) does not decode: {error}") from error
 
+    def time_of(self, record: StoredRecord) -> datetime:
+        """When it was recorded; opens nothing that is sealed."""
+        return datetime.fromisoformat(orjson.loads(record.state)["time"])
+
     def _open(self, subject: str, sealed: str, bound_to: str) -> dict[str, Any] | None:
         data = self._vault.open(subject, base64.b64decode(sealed), bound_to)
         return None if data is None else orjson.loads(data)

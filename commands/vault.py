@@ -23,18 +23,21 @@ from domain.identifiers import VaultRef
 
 _NONCE_BYTES = 12
 _KEY_ID_BYTES = 8
+PROOF = "(master)"  # where a subject would stand: nothing, sealed under the master key
 
 
 class VaultDamaged(Exception):
     """A sealed value does not open: another master key, or altered bytes."""
 
 
-def read_or_make_master_key(path: Path) -> bytes:
+def read_or_make_master_key(path: Path, *, may_make: bool = True) -> bytes:
     """The 32-byte master key in `path` (0600), made on first use.
 
     Raises:
-        VaultDamaged: the file is not a key.
+        VaultDamaged: the file is not a key, or it is missing and another cannot stand for it.
     """
+    if not may_make and not path.exists():
+        raise VaultDamaged(f"{path} is missing; what this ledger has sealed opens with no other key: put it back")
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -73,6 +76,25 @@ class Vault:
         self._store = store
         self._master = AESGCM(master_key)
         self._keys: dict[str, _Key] = {}
+
+    def prove(self) -> None:
+        """Check that the master key is the one that this ledger was begun with, and note it where it is new.
+
+        Raises:
+            VaultDamaged: it is another.
+        """
+        kept = self._store.key(PROOF)
+        if kept is None:
+            nonce = secrets.token_bytes(_NONCE_BYTES)
+            with self._store.transaction() as transaction:
+                transaction.add_key(PROOF, nonce + self._master.encrypt(nonce, b"", PROOF.encode()))
+            return
+        try:
+            self._master.decrypt(kept[:_NONCE_BYTES], kept[_NONCE_BYTES:], PROOF.encode())
+        except InvalidTag:
+            raise VaultDamaged(
+                "vault.key is not the key that this ledger was begun with: put the right one back"
+            ) from None
 
     def seal_in(self, transaction: Transaction, subject: str, data: bytes, bound_to: str) -> bytes:
         """Seal under the subject's key, making one inside the appender's transaction where there is none."""

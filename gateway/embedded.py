@@ -26,6 +26,7 @@ from commands.neighbours.standalone.identity import StandaloneIdentity
 from commands.neighbours.standalone.images import StandaloneImages
 from commands.neighbours.standalone.networks import StandaloneNetworks
 from commands.reports import NodeFacts
+from commands.snapshots import Snapshots
 from commands.vault import Vault
 from domain.identifiers import HostName, VaultRef
 from domain.quota import DEFAULT_LIMITS
@@ -186,6 +187,7 @@ class Embedded:
                 f"the guests in {options.directory} are the {kept} driver's; "
                 f"start with --driver {kept}, or with another directory"
             )
+        self._take_up(journal, name)
         driver = make_driver(options, directory, name)
         driver.open()  # a hypervisor that cannot be reached is said at once, in one line
         executor = ThreadPoolExecutor(WORKERS_A_HOST, thread_name_prefix=f"host-{number + 1}")
@@ -203,6 +205,19 @@ class Embedded:
         self._executors.append(executor)
         self._journals.append(journal)
         return [agent, Queries(self.storage.log, driver, agent.service_id)]
+
+    def _take_up(self, journal: Journal, name: str) -> None:
+        """A journal that is new, or was put back from an older copy, takes the host's identity and epoch from the ledger:
+        a second identity would give the host's room away twice, and an old epoch would never be heard."""
+        store, vault = self.storage.store, self.storage.vault
+        snapshots = Snapshots(vault)
+        host = journal.fact("host", name)
+        for stream in store.streams("service"):
+            service = snapshots.load(store, stream, self.storage.records).state
+            if service.registration.host == host and not service.deleted:
+                journal.fact("service_id", str(service.service_id))
+                journal.fact("compute_id", str(service.registration.node_id))
+                journal.set_fact("epoch", str(max(int(journal.fact("epoch", "0")), service.epoch)))
 
     def _facts(self, host: str, facts: NodeFacts) -> NodeFacts:
         """What the hypervisor says of itself, with the operator's ratios and reserves; one node a host, of its name."""

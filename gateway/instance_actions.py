@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from gateway.backend import Backend
 from gateway.faults import Fault
 from gateway.microversions import V
 from gateway.request import Handler, HandlerKey, Request, Response
+from gateway.server_filters import instant
 from gateway.servers import find_server
 
 EVENT_DETAILS = "os_compute_api:os-instance-actions:events:details"
@@ -76,7 +76,7 @@ class InstanceActions:
         for name, comparison, since in (("changes-since", ">=", V(2, 58)), ("changes-before", "<=", V(2, 66))):
             if (text := query.get(name)) is not None and request.version >= since:
                 conditions.append(f"updated_at {comparison} ?")
-                parameters.append(_instant(name, text))
+                parameters.append(instant(name, text))
         if (marker := query.get("marker")) is not None:
             at = await self._backend.views.row(
                 "SELECT sequence FROM instance_actions WHERE instance_id = ? AND request_id = ?", (server_id, marker)
@@ -117,12 +117,3 @@ def _action(row: Any, server_id: str, request: Request) -> dict[str, Any]:
     if request.version >= V(2, 58):
         action["updated_at"] = row[6]
     return action
-
-
-def _instant(name: str, text: str) -> str:
-    try:
-        time = datetime.fromisoformat(text.replace(" ", "+"))
-    except ValueError:
-        raise Fault(400, f"Invalid input for query parameters {name}. Value: {text[:100]}.") from None
-    time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-    return time.strftime("%Y-%m-%dT%H:%M:%S.%f")

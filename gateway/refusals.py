@@ -12,6 +12,7 @@ from gateway.embedded import DirectoryInUse, DriverChanged
 from gateway.policy import PolicyInvalid
 from hostagent.agent import HostIdentityChanged
 from hostagent.drivers.protocol import DriverError
+from hostagent.journal import JournalDamaged
 from projections.rebuild import AlreadyRebuilding, UnknownView
 
 REFUSALS: tuple[type[Exception], ...] = (
@@ -21,6 +22,7 @@ REFUSALS: tuple[type[Exception], ...] = (
     DriverChanged,
     DriverError,
     HostIdentityChanged,
+    JournalDamaged,
     OSError,
     PolicyInvalid,
     RecordDamaged,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import orjson
 import re2
 
 from domain.instance.status import states_of
@@ -202,31 +203,32 @@ def _status(statuses: list[str], selection: Selection, version: Version) -> None
 def _changes(one: dict[str, str], selection: Selection, version: Version) -> None:
     for name, comparison in (("changes-since", ">="), ("changes-before", "<=")):
         if name in one and (name != "changes-before" or version >= Version(2, 66)):
-            selection.where(f"updated_at {comparison} ?", _instant(name, one[name]))
+            selection.where(f"updated_at {comparison} ?", instant(name, one[name]))
 
 
-def _instant(name: str, text: str) -> str:
+def instant(name: str, text: str) -> str:
     try:
         time = datetime.fromisoformat(text.replace(" ", "+"))
-    except ValueError:
+        time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError):  # an offset may lead out of the calendar
         raise Fault(
             400, f"Invalid input for query parameters {name}. Value: {text[:100]}. {text[:100]!r} is not a 'date-time'"
         ) from None
-    time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-    return time.strftime("%Y-%m-%dT%H:%M:%S.%f")
+    return time.isoformat(timespec="microseconds")[:26]
 
 
 def _tags(one: dict[str, str], selection: Selection) -> None:
-    holds = "EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)"
-    for name, joint, negated in (
-        ("tags", " AND ", ""),
-        ("tags-any", " OR ", ""),
-        ("not-tags", " AND ", "NOT "),
-        ("not-tags-any", " OR ", "NOT "),
+    """Of the tags named, how many a server has: all or some of them; `not-` turns it round."""
+    had = "(SELECT COUNT(DISTINCT value) FROM json_each(tags) WHERE value IN (SELECT value FROM json_each(?)))"
+    for name, all_of_them, negated in (
+        ("tags", True, ""),
+        ("tags-any", False, ""),
+        ("not-tags", True, "NOT "),
+        ("not-tags-any", False, "NOT "),
     ):
         if name in one:
-            tags = one[name].split(",")
-            selection.where(f"{negated}({joint.join([holds] * len(tags))})", *tags)
+            tags = sorted(set(one[name].split(",")))
+            selection.where(f"{negated}{had} >= ?", orjson.dumps(tags).decode(), len(tags) if all_of_them else 1)
 
 
 def _sort(query: Mapping[str, list[str]], selection: Selection, *, admin: bool) -> None:

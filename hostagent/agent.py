@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 BATCH = 200
 BEAT_EVERY_S = 10  # Nova's [DEFAULT] report_interval
 OBSERVE_EVERY_S = 60
+RETRY_AFTER_S = 5
 
 
 class HostIdentityChanged(Exception):
@@ -84,6 +85,7 @@ class Agent:
         self._again: set[InstanceId] = set()
         self._observed: dict[InstanceId, tuple[int, int]] = {}  # the last said of each: generation, power
         self._strangers: set[str] = set()
+        self._due: dict[InstanceId, datetime] = {}  # to be looked at again, when
         self._next_beat = clock()
         self._next_observation = self._next_beat + timedelta(seconds=OBSERVE_EVERY_S)
 
@@ -102,6 +104,12 @@ class Agent:
         records = self._log.read(self._topic, self._offset, BATCH)
         if records:
             self._take(records)
+        with self._lock:
+            due = [instance_id for instance_id, when in self._due.items() if when <= now]
+            for instance_id in due:
+                del self._due[instance_id]
+        for instance_id in due:
+            self._look_at(instance_id)
         if now >= self._next_observation:
             self._next_observation = now + timedelta(seconds=OBSERVE_EVERY_S)
             self._look_round()
@@ -201,13 +209,19 @@ class Agent:
                 self._once(instance_id)
             except HypervisorUnreachable as error:
                 log.warning("nothing is known of guest %s: %s", instance_id, error)
+                self._look_again_soon(instance_id)
             except Exception:
                 log.exception("guest %s could not be looked at", instance_id)
+                self._look_again_soon(instance_id)
             with self._lock:
                 if instance_id not in self._again:
                     self._busy.discard(instance_id)
                     return
                 self._again.discard(instance_id)
+
+    def _look_again_soon(self, instance_id: InstanceId) -> None:
+        with self._lock:
+            self._due[instance_id] = self._clock() + timedelta(seconds=RETRY_AFTER_S)
 
     def _once(self, instance_id: InstanceId) -> None:
         with self._lock:
@@ -294,6 +308,7 @@ class Agent:
                 order, self.service_id, act, succeeded=False, power_state=PowerState.NO_STATE, message=message
             )
             self._reporter.send(encode_report(report))
+            self._look_again_soon(order.guest.instance_id)
             return
         self._settle(order, act, succeeded=False, message=message)
 
@@ -317,5 +332,8 @@ class Agent:
             return PowerState.NO_STATE
         if succeeded:
             return PowerState.SHUTDOWN if order.wanted is WantedPower.OFF else PowerState.RUNNING
-        observed = self._driver.observe_guest(order.guest.instance_id)
+        try:
+            observed = self._driver.observe_guest(order.guest.instance_id)
+        except DriverError:
+            return PowerState.NO_STATE  # not known; the next look tells
         return PowerState.NO_STATE if observed is None else observed.power_state

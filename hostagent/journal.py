@@ -39,14 +39,21 @@ class Entry:
 NOTHING = Entry()
 
 
+class JournalDamaged(Exception):
+    """The file is not a journal; the message names it."""
+
+
 class Journal:
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
         path.touch(mode=0o600)
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=FULL")
-        self._db.executescript(_TABLES)
+        try:
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._db.executescript(_TABLES)
+        except sqlite3.DatabaseError as error:
+            raise JournalDamaged(f"{path}: {error}") from error
         self._entries = {
             InstanceId(UUID(row[0])): Entry(
                 generation=row[1],

@@ -43,7 +43,7 @@ class Enforce:
 
 @dataclass(frozen=True, slots=True)
 class Observe:
-    """No request is pending, and the guest's power is not what it was wanted to be: tell the ledger."""
+    """No request is pending, and the guest's power is not what the ledger knows: tell it."""
 
     power_state: int
 
@@ -73,6 +73,4 @@ def reconcile(order: Order, observed: ObservedGuest | None, entry: Entry) -> Act
     power_state = PowerState.NO_STATE if observed is None else observed.power_state
     if order.wanted is WantedPower.OFF and power_state not in _OFF:
         return Enforce()
-    if order.wanted is WantedPower.RUNNING and power_state != PowerState.RUNNING:
-        return Observe(power_state)
-    return None
+    return Observe(power_state) if power_state != order.power_state else None

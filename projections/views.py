@@ -7,6 +7,7 @@ written in the transaction of its rows. The file is not synced: after a power cu
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from typing import Protocol
 
 from commands.log.port import Log
 from domain.recorded import RecordedEvent
+
+log = logging.getLogger(__name__)
 
 BATCH = 500
 
@@ -73,7 +76,7 @@ class Views:
     def __init__(self, path: Path, the_log: Log, projections: Sequence[Projection]) -> None:
         self._log = the_log
         self._projections = projections
-        self._db = connect(path)
+        self._db = _sound(path)
         self._generations: dict[str, int] = {}
         self._listeners: list[Callable[[int], None]] = []
         self.position = 0
@@ -128,9 +131,10 @@ class Views:
 
     def _prepare(self, projection: Projection) -> None:
         row = self._db.execute(
-            "SELECT form, generation FROM view_generations WHERE view = ?", (projection.name,)
+            "SELECT form, generation, position FROM view_generations WHERE view = ?", (projection.name,)
         ).fetchone()
-        if row is not None and row[0] == projection.form:
+        # Beyond the head: the ledger was put back from an older copy, and these rows tell what it does not know.
+        if row is not None and row[0] == projection.form and row[2] <= self._log.head():
             self._generations[projection.name] = row[1]
             return
         generation = 1 if row is None else row[1] + 1
@@ -143,6 +147,24 @@ class Views:
 
     def _positions(self) -> dict[str, int]:
         return dict(self._db.execute("SELECT view, position FROM view_generations").fetchall())
+
+
+def _sound(path: Path) -> sqlite3.Connection:
+    """The file, or a new one in its place where it cannot be read: all in it can be built again."""
+    try:
+        db = connect(path)
+        [(found,)] = db.execute("PRAGMA quick_check(1)").fetchall()
+        if found == "ok":
+            return db
+        db.close()
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError):
+            raise
+        found = str(error)
+    log.warning("%s cannot be read (%s); its views are built again", path, found)
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    return connect(path)
 
 
 def create(db: sqlite3.Connection, projection: Projection, generation: int) -> None:

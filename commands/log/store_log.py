@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from commands.event_store import EventStore
+from commands.event_store import EventStore, StoreUnavailable
 from commands.log.port import ANSWERS, HEARTBEATS, REPORTS, LogRecord, Message, Step
 from commands.records import Records
 from commands.vault import Vault
@@ -54,11 +54,27 @@ class StoreLog:
         self._lock = threading.Lock()
         path.touch(mode=0o600)
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=NORMAL")
-        self._db.executescript(_TABLES)
+        try:
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.executescript(_TABLES)
+        except sqlite3.DatabaseError as error:
+            raise StoreUnavailable(f"{path}: {error}") from error
         self._never_reuse_offsets()
         self._published = 0
+        if with_writer:
+            self._refuse_a_future()
+
+    def _refuse_a_future(self) -> None:
+        """Raises:
+        StoreUnavailable: orders were published for events that the store does not have.
+        """
+        ahead = self._db.execute("SELECT MAX(position) FROM steps").fetchone()[0] or 0
+        if ahead > self._head:
+            raise StoreUnavailable(
+                f"ledger.db ends at position {self._head}, but messages.db has come to {ahead}: the ledger was put back "
+                "without the files beside it; put the whole directory back"
+            )
 
     # events
 
@@ -127,7 +143,8 @@ class StoreLog:
                     self._sweep(now)
                 self._db.execute("COMMIT")
             except BaseException:
-                self._db.execute("ROLLBACK")
+                if self._db.in_transaction:  # a full disk ends it by itself
+                    self._db.execute("ROLLBACK")
                 raise
         if ends:
             with self._turn:

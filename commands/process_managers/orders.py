@@ -194,6 +194,7 @@ def order_of(instance: Instance, host: HostName, incarnation: str, epoch: int) -
         task_revision=instance.task_revision,
         act=act,
         wanted=wanted,
+        power_state=instance.power_state,
         grace_s=instance.grace_s,
         reboot_hard=instance.reboot_hard,
         guest=guest_of(instance, instance.residence),

@@ -286,7 +286,7 @@ def test_a_guest_that_vanished_cannot_be_started(ledger: Ledger) -> None:
     ledger.start(instance_id)
     ledger.settle()
 
-    assert ledger.history_of(instance_id)[-1] == "start_failed"
+    assert ledger.history_of(instance_id)[-2:] == ["start_failed", "power_state_observed"]
     assert "does not hold this guest" in (ledger.instance(instance_id).fault or "")
 
 
@@ -521,3 +521,12 @@ def test_an_order_that_came_while_its_guest_is_worked_on_is_done_after(ledger: L
     assert ledger.instance(instance_id).deleted
     assert ledger.instance(instance_id).task_state is not TaskState.DELETING
     require_nothing_leaked(ledger)
+
+
+def test_a_guest_that_runs_again_after_it_was_paused_from_outside_is_told(ledger: Ledger) -> None:
+    [instance_id] = ledger.running()
+    for power in (PowerState.PAUSED, PowerState.RUNNING, PowerState.PAUSED):
+        ledger.hosts["alpha"].switch_power(instance_id, power)
+        ledger.pass_time(70, step_s=10)
+
+        assert ledger.instance(instance_id).power_state == power

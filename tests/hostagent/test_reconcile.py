@@ -27,6 +27,7 @@ order = Order(
     task_revision=9,
     act=None,
     wanted=WantedPower.RUNNING,
+    power_state=PowerState.RUNNING,
     guest=guest_spec(INSTANCE),
 )
 settled = Entry(generation=10, epoch=3, begun=Act.POWER_ON, begun_revision=9, settled_revision=9, outcome=b"a report")
@@ -38,7 +39,8 @@ def guest(power: PowerState | None) -> ObservedGuest | None:
 
 
 def wants(act: Act | None, wanted: WantedPower) -> Order:
-    return replace(order, act=act, wanted=wanted)
+    known = PowerState.SHUTDOWN if wanted is WantedPower.OFF else PowerState.RUNNING
+    return replace(order, act=act, wanted=wanted, power_state=known)
 
 
 RUNNING, OFF, PURGED = WantedPower.RUNNING, WantedPower.OFF, WantedPower.PURGED
@@ -69,8 +71,15 @@ CASES: list[tuple[str, Order, PowerState | None, Entry, Action | None]] = [
     ),
     ("what is as it is wanted is left alone", wants(None, RUNNING), PowerState.RUNNING, settled, None),
     ("what is off as wanted is left alone", wants(None, OFF), PowerState.SHUTDOWN, settled, None),
-    ("a crashed guest is off", wants(None, OFF), PowerState.CRASHED, settled, None),
-    ("an absent guest is off", wants(None, OFF), None, settled, None),
+    ("a crashed guest is off, and is told", wants(None, OFF), PowerState.CRASHED, settled, Observe(PowerState.CRASHED)),
+    ("an absent guest is off, and is told", wants(None, OFF), None, settled, Observe(PowerState.NO_STATE)),
+    (
+        "one that runs again is told",
+        replace(wants(None, RUNNING), power_state=PowerState.PAUSED),
+        PowerState.RUNNING,
+        settled,
+        Observe(PowerState.RUNNING),
+    ),
     ("one that runs though wanted off is cut", wants(None, OFF), PowerState.RUNNING, settled, Enforce()),
     ("one that is paused though wanted off is cut", wants(None, OFF), PowerState.PAUSED, settled, Enforce()),
     (
@@ -163,7 +172,9 @@ def test_planning_again_after_it_was_done_plans_nothing_more(
     if wanted.act is not None:
         assert again == Report(b"new"), "and says so until the ledger knows"
     elif isinstance(action, Observe):
-        assert again == action, "what is seen is told until the ledger wants what is"
+        assert again == action, "what is seen is told until the ledger knows it"
+        knowing = replace(wanted, power_state=action.power_state)
+        assert reconcile(knowing, observed, entry) is None
     else:
         assert again is None
 

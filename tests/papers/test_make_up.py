@@ -90,7 +90,7 @@ def test_real_guests_end_with_it(data: Path, guest_images: GuestImages, end: sig
         process.send_signal(end)
         said, _ = process.communicate(timeout=STOP_LIMIT_S)
     if end == signal.SIGINT:
-        assert (process.returncode, said.decode()) == (0, "\nStopping.\n")
+        assert (process.returncode, said.decode().strip()) == (0, "Stopping.")
     eventually(lambda: not processes_of(data), "all that was started has ended", within_s=60)
 
 
