@@ -5,14 +5,13 @@ A refusal never shows a secret, and stays short whatever was sent.
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cache
 from typing import Any
 
 import jsonschema_rs
-import orjson
 
+from gateway import strict_json
 from gateway.faults import Fault
 from gateway.microversions import Since, Version
 from gateway.operations import Operation, OperationKey
@@ -38,13 +37,9 @@ def parse_json(raw: bytes) -> Any:
     Fault: 400, it is not JSON, is not UTF-8, says something twice, is nested too deeply or has a number too large.
     """
     try:
-        content = orjson.loads(raw)
-        if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and _deeper_than(content, MAX_DEPTH):
-            raise _malformed()
-        json.loads(raw, object_pairs_hook=_only_once)
+        return strict_json.read(raw, max_depth=MAX_DEPTH, keys_once=True)
     except ValueError:
         raise _malformed() from None
-    return content
 
 
 def action_of(content: Any) -> str:
@@ -217,25 +212,6 @@ def _unexpected(query: Query) -> str:
     verb = "was" if len(names) == 1 else "were"
     listed = ", ".join(repr(name) for name in names)
     return f"Additional properties are not allowed ({_cut(listed)} {verb} unexpected)"
-
-
-def _only_once(pairs: list[tuple[str, Any]]) -> None:
-    if len({key for key, _ in pairs}) != len(pairs):
-        raise ValueError("a key comes twice")
-
-
-def _deeper_than(content: Any, levels: int) -> bool:
-    layer = [content]
-    for _ in range(levels):
-        layer = [
-            inner
-            for one in layer
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
-        ]
-        if not layer:
-            return False
-    return True
 
 
 def _malformed() -> Fault:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from domain.identifiers import category_of
 from domain.instance.events import (
@@ -49,20 +49,49 @@ _FAILED = (
     InstanceDeleteFailed,
 )
 
-
 REMEMBERED = 2048
 
 
 @dataclass(slots=True)
+class _Event:
+    """One piece of work under an action."""
+
+    name: str
+    start_time: str | None
+    finish_time: str | None = None
+    result: str | None = None
+    host: str | None = None
+    details: str | None = None
+
+
+@dataclass(slots=True)
 class _Action:
-    """The newest action of an instance, and how far its events go."""
+    """The newest action of an instance, with its events."""
 
     sequence: int
+    request_id: str
     action: str
-    events: int
-    unfinished: bool
+    user_id: str | None
+    project_id: str | None
+    start_time: str | None
+    updated_at: str | None
+    message: str | None
     owner: str  # the project of the instance
-    host: str | None = None  # where its work was last begun
+    events: list[_Event] = field(default_factory=list)
+    host: str | None = None  # where the instance's work was last begun
+
+    def begin(self, name: str, time: str | None, host: str | None) -> None:
+        self.events.append(_Event(name, time, host=host))
+        self.host = host or self.host
+
+    def finish(self, result: str, time: str | None, details: str | None = None) -> None:
+        for event in self.events:
+            if event.finish_time is None:
+                event.finish_time, event.result, event.details = time, result, details
+        self.updated_at = time
+
+    def tell(self, message: str, time: str | None) -> None:
+        self.message, self.updated_at = message, time
 
 
 class InstanceActions:
@@ -89,138 +118,127 @@ class InstanceActions:
         self._newest.clear()
 
     def apply(self, db: sqlite3.Connection, tables: dict[str, str], records: Sequence[RecordedEvent]) -> None:
-        try:
-            for record in records:
-                if category_of(record.stream) == "instance":
-                    instance_id = str(record.event.instance_id)
-                    entry = _Entry(db, tables, record, self._newest_of(db, tables, instance_id))
-                    self._newest[instance_id] = entry.apply()
-        except BaseException:
-            self._newest.clear()  # the transaction takes the rows back
-            raise
+        changed: dict[tuple[str, int], _Action] = {}
+        for record in records:
+            if category_of(record.stream) != "instance":
+                continue
+            instance_id = str(record.event.instance_id)
+            before = self._newest.pop(instance_id, None) or _newest(db, tables, instance_id)
+            if before is not None:
+                changed[instance_id, before.sequence] = before
+            action = _applied(before, record)
+            changed[instance_id, action.sequence] = action
+            self._newest[instance_id] = action
+        _write(db, tables, changed)
         while len(self._newest) > REMEMBERED:
             self._newest.popitem(last=False)
 
-    def _newest_of(self, db: sqlite3.Connection, tables: dict[str, str], instance_id: str) -> _Action | None:
-        known = self._newest.pop(instance_id, None)
-        if known is not None:
-            return known
-        row = db.execute(
-            f"SELECT sequence, action, owner_project_id FROM {tables['instance_actions']} WHERE instance_id = ? "
-            "ORDER BY sequence DESC LIMIT 1",
-            (instance_id,),
-        ).fetchone()
-        if row is None:
-            return None
-        events = tables["instance_action_events"]
-        count, unfinished = db.execute(
-            f"SELECT COUNT(*), COALESCE(SUM(finish_time IS NULL), 0) FROM {events} WHERE instance_id = ? AND action = ?",
-            (instance_id, row[0]),
-        ).fetchone()
-        host = db.execute(
-            f"SELECT host FROM {events} WHERE instance_id = ? AND host IS NOT NULL ORDER BY action DESC, sequence DESC "
-            "LIMIT 1",
-            (instance_id,),
-        ).fetchone()
-        return _Action(row[0], row[1], count, bool(unfinished), row[2], None if host is None else host[0])
 
-
-class _Entry:
-    """One event's trace in the log of its instance."""
-
-    def __init__(
-        self, db: sqlite3.Connection, tables: dict[str, str], record: RecordedEvent, newest: _Action | None
-    ) -> None:
-        self._db = db
-        self._actions = tables["instance_actions"]
-        self._events = tables["instance_action_events"]
-        self._record = record
-        self._instance_id = str(record.event.instance_id)
-        self._time = precise(record.time)
-        self._newest = newest
-
-    def apply(self) -> _Action:
-        """Write it, and tell what the instance's newest action is now."""
-        event = self._record.event
-        opens = _OPENS.get(type(event))
+def _applied(before: _Action | None, record: RecordedEvent) -> _Action:
+    """The instance's newest action after an event: the one before, changed in place, or a new one."""
+    event, time = record.event, precise(record.time)
+    opens = _OPENS.get(type(event))
+    if opens is not None or (isinstance(event, InstanceDeleted) and before is not None and before.action != "delete"):
+        name, work = opens or _OPENS[InstanceDeleteRequested]
+        before = _opened(name, before, record)
+        if work is not None:
+            before.begin(work, time, before.host)
         if opens is not None:
-            self._open(opens[0])
-            if opens[1] is not None:
-                self._begin(opens[1], self.newest.host)
-        elif isinstance(event, InstanceScheduled):
-            self._begin("conductor_schedule_and_build_instances", None)
-            self._finish("Success", None)
-            self._begin("compute__do_build_and_run_instance", event.host)
-        elif isinstance(event, InstanceOutcomeUnknown):
-            self._message(f"outcome unknown: {event.task_state} has waited {event.waited_s} s; its host must say")
-        elif isinstance(event, _SUCCEEDED):
-            if isinstance(event, InstanceDeleted) and self.newest.action != "delete":
-                self._open("delete")
-                self._begin("compute_terminate_instance", self.newest.host)
-            self._finish("Success", None)
-        elif isinstance(event, _FAILED):
-            if isinstance(event, InstanceScheduleFailed):
-                self._begin("conductor_schedule_and_build_instances", None)
-            self._finish("Error", event.message)
-            self._message("Error")
-        return self.newest
+            return before
+    assert before is not None, "an instance's first event opens its first action"
+    if isinstance(event, InstanceScheduled):
+        before.begin("conductor_schedule_and_build_instances", time, None)
+        before.finish("Success", time)
+        before.begin("compute__do_build_and_run_instance", time, event.host)
+    elif isinstance(event, InstanceOutcomeUnknown):
+        before.tell(f"outcome unknown: {event.task_state} has waited {event.waited_s} s; its host must say", time)
+    elif isinstance(event, _SUCCEEDED):
+        before.finish("Success", time)
+    elif isinstance(event, _FAILED):
+        if isinstance(event, InstanceScheduleFailed):
+            before.begin("conductor_schedule_and_build_instances", time, None)
+        before.finish("Error", time, event.message)
+        before.tell("Error", time)
+    return before
 
-    @property
-    def newest(self) -> _Action:
-        assert self._newest is not None, "an instance's first event opens its first action"
-        return self._newest
 
-    def _open(self, action: str) -> None:
-        cause, event, before = self._record.cause, self._record.event, self._newest
-        owner = event.project_id if isinstance(event, InstanceCreateRequested) else self.newest.owner
-        sequence = self._record.position
-        host = None if before is None else before.host
-        self._newest = _Action(sequence, action, events=0, unfinished=False, owner=owner, host=host)
-        self._db.execute(
-            f"INSERT INTO {self._actions} VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?)",
+def _opened(name: str, before: _Action | None, record: RecordedEvent) -> _Action:
+    event, cause, time = record.event, record.cause, precise(record.time)
+    owner = event.project_id if isinstance(event, InstanceCreateRequested) or before is None else before.owner
+    return _Action(
+        sequence=record.position,
+        request_id=cause.request_id,
+        action=name,
+        user_id=cause.user_id,
+        project_id=cause.project_id,
+        start_time=time,
+        updated_at=time,
+        message=None,
+        owner=owner,
+        host=None if before is None else before.host,
+    )
+
+
+def _newest(db: sqlite3.Connection, tables: dict[str, str], instance_id: str) -> _Action | None:
+    row = db.execute(
+        "SELECT sequence, request_id, action, user_id, project_id, start_time, updated_at, message, owner_project_id "
+        f"FROM {tables['instance_actions']} WHERE instance_id = ? ORDER BY sequence DESC LIMIT 1",
+        (instance_id,),
+    ).fetchone()
+    if row is None:
+        return None
+    events = tables["instance_action_events"]
+    of_action = db.execute(
+        f"SELECT name, start_time, finish_time, result, host, details FROM {events} "
+        "WHERE instance_id = ? AND action = ? ORDER BY sequence",
+        (instance_id, row[0]),
+    ).fetchall()
+    host = db.execute(
+        f"SELECT host FROM {events} WHERE instance_id = ? AND host IS NOT NULL ORDER BY action DESC, sequence DESC "
+        "LIMIT 1",
+        (instance_id,),
+    ).fetchone()
+    newest = _Action(*row)
+    newest.events = [_Event(*event) for event in of_action]
+    newest.host = None if host is None else host[0]
+    return newest
+
+
+def _write(db: sqlite3.Connection, tables: dict[str, str], changed: dict[tuple[str, int], _Action]) -> None:
+    """Each action and its events once, however often a batch changed them."""
+    db.executemany(
+        f"INSERT OR REPLACE INTO {tables['instance_actions']} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
             (
-                self._instance_id,
-                sequence,
-                cause.request_id,
-                action,
-                cause.user_id,
-                cause.project_id,
-                self._time,
-                self._time,
-                owner,
-            ),
-        )
-
-    def _begin(self, name: str, host: str | None) -> None:
-        newest = self.newest
-        self._db.execute(
-            f"INSERT INTO {self._events} VALUES (?, ?, ?, ?, ?, NULL, NULL, ?, NULL)",
-            (self._instance_id, newest.sequence, newest.events, name, self._time, host),
-        )
-        newest.events += 1
-        newest.unfinished = True
-        newest.host = host or newest.host
-
-    def _finish(self, result: str, details: str | None) -> None:
-        newest = self.newest
-        if newest.unfinished:
-            self._db.execute(
-                f"UPDATE {self._events} SET finish_time = ?, result = ?, details = ? "
-                "WHERE instance_id = ? AND action = ? AND finish_time IS NULL",
-                (self._time, result, details, self._instance_id, newest.sequence),
+                instance_id,
+                action.sequence,
+                action.request_id,
+                action.action,
+                action.user_id,
+                action.project_id,
+                action.start_time,
+                action.updated_at,
+                action.message,
+                action.owner,
             )
-            newest.unfinished = False
-        self._touch()
-
-    def _message(self, message: str) -> None:
-        self._db.execute(
-            f"UPDATE {self._actions} SET message = ? WHERE instance_id = ? AND sequence = ?",
-            (message, self._instance_id, self.newest.sequence),
-        )
-        self._touch()
-
-    def _touch(self) -> None:
-        self._db.execute(
-            f"UPDATE {self._actions} SET updated_at = ? WHERE instance_id = ? AND sequence = ?",
-            (self._time, self._instance_id, self.newest.sequence),
-        )
+            for (instance_id, _), action in changed.items()
+        ],
+    )
+    db.executemany(
+        f"INSERT OR REPLACE INTO {tables['instance_action_events']} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                instance_id,
+                action.sequence,
+                number,
+                event.name,
+                event.start_time,
+                event.finish_time,
+                event.result,
+                event.host,
+                event.details,
+            )
+            for (instance_id, _), action in changed.items()
+            for number, event in enumerate(action.events)
+        ],
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from commands.neighbours.identity import Credentials, Identity
+from gateway import strict_json
+
+LOG = logging.getLogger(__name__)
 
 MAX_JSON_BYTES = 1 << 20
 MAX_DEPTH = 32  # of JSON: no request of these APIs comes near
@@ -26,6 +30,7 @@ TITLES = {
     409: "Conflict",
     413: "Request Entity Too Large",
     415: "Unsupported Media Type",
+    503: "Service Unavailable",
 }
 NEEDS_LOGIN = "The request you have made requires authentication."  # Keystone's words
 
@@ -80,12 +85,10 @@ async def json_body(request: Request) -> Any:
         if len(body) > MAX_JSON_BYTES:
             raise Refusal(413, f"The request body is larger than {MAX_JSON_BYTES} bytes.")
     try:
-        content = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        raise Refusal(400, "The request body is not valid JSON.") from None
-    if _deeper_than(content, MAX_DEPTH):
-        raise Refusal(400, f"The request body is nested deeper than {MAX_DEPTH} levels.")
-    return content
+        return strict_json.read(body, max_depth=MAX_DEPTH)
+    except ValueError:
+        message = f"The request body is not valid JSON, or is nested deeper than {MAX_DEPTH} levels."
+        raise Refusal(400, message) from None
 
 
 async def json_object(request: Request, *path: str) -> dict[str, Any]:
@@ -133,24 +136,14 @@ def application(routes: Sequence[BaseRoute], shape: Callable[[Refusal], Any]) ->
         assert isinstance(error, HTTPException)
         return await refused(request, Refusal(error.status_code, error.detail))
 
+    async def unwritten(request: Request, error: Exception) -> Response:
+        LOG.error("%s %s: %s", request.method, request.url.path, error)
+        return await refused(request, Refusal(503, "The service cannot write what it was asked to keep."))
+
     async def gone(request: Request, error: Exception) -> Response:
         return Response(status_code=400)  # nobody reads it
 
     return Starlette(
         routes=list(routes),
-        exception_handlers={Refusal: refused, HTTPException: not_routed, ClientDisconnect: gone},
+        exception_handlers={Refusal: refused, HTTPException: not_routed, ClientDisconnect: gone, OSError: unwritten},
     )
-
-
-def _deeper_than(content: Any, levels: int) -> bool:
-    layer = [content]
-    for _ in range(levels):
-        layer = [
-            inner
-            for one in layer
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
-        ]
-        if not layer:
-            return False
-    return True
