@@ -179,15 +179,15 @@ class Appender:
             newest = []
         else:
             newest = transaction.read(self._position)
+        if newest:  # times grow with positions
+            self._last_time = self._records.time_of(newest[-1])
         for stored in newest:
-            record = self._records.decode(stored)
-            self._last_time = record.time if self._last_time is None else max(self._last_time, record.time)
-            cached = self._cache.get(record.stream)
-            if cached is not None and cached.version == record.version - 1:
-                cached.state = kind_of(record.stream).evolve(cached.state, record.event)
-                cached.version = record.version
-            elif cached is not None and cached.version < record.version:
-                del self._cache[record.stream]
+            cached = self._cache.get(stored.stream)
+            if cached is not None and cached.version == stored.version - 1:
+                cached.state = kind_of(stored.stream).evolve(cached.state, self._records.decode(stored).event)
+                cached.version = stored.version
+            elif cached is not None and cached.version < stored.version:
+                del self._cache[stored.stream]
         self._position = head
         return head
 

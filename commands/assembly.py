@@ -12,7 +12,7 @@ from pathlib import Path
 
 from commands.appender import Appender
 from commands.decisions import decisions
-from commands.event_store import EventStore, SQLiteEventStore
+from commands.event_store import EventStore
 from commands.inbox import Inbox
 from commands.log.consumer import Consumer
 from commands.log.store_log import StoreLog
@@ -22,6 +22,7 @@ from commands.process_managers.deadlines import SERVICE_DOWN_AFTER_S, DeadlinesM
 from commands.process_managers.orders import OrdersManager
 from commands.records import Records
 from commands.snapshots import Snapshots
+from commands.sqlite_store import SQLiteEventStore
 from commands.vault import PROOF, Vault, read_or_make_master_key
 from domain.quota import DEFAULT_LIMITS
 

@@ -16,7 +16,8 @@ from datetime import datetime, timedelta
 
 import orjson
 
-from commands.log.port import Log, LogRecord, orders_topic
+from commands.log.port import LogRecord, Messages, orders_topic
+from commands.log.reader import TopicReader
 from commands.log.reports import encode_report
 from commands.orders import Act, Order, WantedPower
 from commands.reports import HostReport, NodeFacts
@@ -52,7 +53,7 @@ class Agent:
     def __init__(
         self,
         settings: HostSettings,
-        the_log: Log,
+        the_log: Messages,
         driver: Driver,
         journal: Journal,
         files: Files,
@@ -62,7 +63,6 @@ class Agent:
     ) -> None:
         self.name = f"agent-{settings.host}"
         self._settings = settings
-        self._log = the_log
         self._driver = driver
         self._journal = journal
         self._files = files
@@ -75,9 +75,8 @@ class Agent:
         if named != settings.host:
             raise HostIdentityChanged(f"this directory belongs to host {named}, not to {settings.host}")
         self._reporter = Reporter(the_log, self.service_id, settings.host)
-        self._topic = orders_topic(self.service_id)
+        self._inbox = TopicReader(the_log, orders_topic(self.service_id))
         self._epoch = 0
-        self._offset = 0
         self._sequence = 0
         self._lock = threading.Lock()
         self._orders: dict[InstanceId, Order] = {}
@@ -92,7 +91,7 @@ class Agent:
     # the consumer
 
     def wait(self, timeout_s: float) -> None:
-        self._log.wait(self._topic, self._offset, timeout_s)
+        self._inbox.wait(timeout_s)
 
     def step(self) -> bool:
         if self._epoch == 0:
@@ -101,7 +100,7 @@ class Agent:
         if now >= self._next_beat:
             self._next_beat = now + timedelta(seconds=BEAT_EVERY_S)
             self._reporter.beat(self._epoch)
-        records = self._log.read(self._topic, self._offset, BATCH)
+        records = self._inbox.read(BATCH)
         if records:
             self._take(records)
         with self._lock:
@@ -188,7 +187,7 @@ class Agent:
             self._orders.update(taken)
         for instance_id in taken:
             self._look_at(instance_id)
-        self._offset = records[-1].offset
+        self._inbox.took(records)
 
     # one guest at a time
 

@@ -8,7 +8,8 @@ import uuid
 
 import orjson
 
-from commands.log.port import ANSWERS, Log, Message, queries_topic
+from commands.log.port import ANSWERS, Message, Messages, queries_topic
+from commands.log.reader import TopicReader
 from domain.identifiers import InstanceId, ServiceId
 from hostagent.drivers.protocol import Driver, DriverError
 
@@ -20,22 +21,23 @@ BATCH = 50
 class Queries:
     """Answers this host's queries, one after another."""
 
-    def __init__(self, the_log: Log, driver: Driver, service_id: ServiceId) -> None:
+    def __init__(self, the_log: Messages, driver: Driver, service_id: ServiceId) -> None:
         self.name = f"queries-{service_id}"
         self._log = the_log
         self._driver = driver
         self._topic = queries_topic(service_id)
-        self._offset = -1
+        self._reader: TopicReader | None = None
 
     def wait(self, timeout_s: float) -> None:
-        self._log.wait(self._topic, self._offset, timeout_s)
+        if self._reader is not None:
+            self._reader.wait(timeout_s)
 
     def step(self) -> bool:
-        if self._offset < 0:
-            self._offset = self._log.end(self._topic)  # what was asked before this start has had its deadline
-        records = self._log.read(self._topic, self._offset, BATCH)
+        if self._reader is None:  # what was asked before this start has had its deadline
+            self._reader = TopicReader(self._log, self._topic, self._log.end(self._topic))
+        records = self._reader.read(BATCH)
+        self._reader.took(records)  # an answer that cannot be given is not worth a second one
         for record in records:
-            self._offset = record.offset
             if record.value is not None:
                 answer = self._answer(orjson.loads(record.value))
                 self._log.publish([Message(ANSWERS, record.key, orjson.dumps(answer))])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID, uuid5
 
-from commands.log.port import HEARTBEATS, REPORTS, Log, Message
+from commands.log.port import HEARTBEATS, REPORTS, Message, Messages
 from commands.log.reports import encode_report
 from commands.orders import Act, Order
 from commands.reports import HostReport, ObservationReport, OutcomeReport
@@ -37,7 +37,7 @@ def outcome(
 class Reporter:
     """Puts this host's reports on the log."""
 
-    def __init__(self, the_log: Log, service_id: ServiceId, host: HostName) -> None:
+    def __init__(self, the_log: Messages, service_id: ServiceId, host: HostName) -> None:
         self._log = the_log
         self._service_id = service_id
         self._host = host

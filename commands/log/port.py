@@ -7,7 +7,7 @@ and in order within a topic; every reader keeps its own position.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,6 +25,10 @@ def orders_topic(service_id: ServiceId) -> str:
 
 def queries_topic(service_id: ServiceId) -> str:
     return f"queries.{service_id}"
+
+
+class LogUnavailable(Exception):
+    """The log does not answer; delivery waits, nothing is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,38 @@ class Step:
     new: int
 
 
-class Log(Protocol):
+class Messages(Protocol):
+    """Topics of messages: all that a host agent has of the log."""
+
+    def publish(self, messages: Sequence[Message]) -> bool:
+        """Put messages on their topics, in order; they survive the death of this process.
+
+        Raises:
+            LogUnavailable: some of them may not have arrived; they may be sent again.
+        """
+
+    def read(self, topic: str, after: int, limit: int) -> Sequence[LogRecord]:
+        """The next messages that are at hand. Where it costs a wait, none: `wait` returns when there are some."""
+
+    def end(self, topic: str) -> int:
+        """The offset of the newest message.
+
+        Raises:
+            LogUnavailable
+        """
+
+    def incarnation(self, topic: str) -> str:
+        """Names the topic as it is now. Another name: it was made anew, and its offsets begin again."""
+
+    def wait(self, topic: str, after: int, timeout_s: float) -> bool: ...
+
+    def wake(self) -> None:
+        """Let every waiter look again at once: something it waits with is stopping."""
+
+    def close(self) -> None: ...
+
+
+class Log(Messages, Protocol):
     def head(self) -> int:
         """The position of the newest event."""
 
@@ -64,20 +99,22 @@ class Log(Protocol):
     def wait_for_events(self, after: int, timeout_s: float) -> bool:
         """Whether the head has passed `after`, at the latest after the time-out."""
 
-    def publish(self, messages: Sequence[Message], step: Step | None = None) -> bool:
-        """Put messages on their topics, in order; they survive the death of this process.
+    def committed(self, before: int, events: Sequence[RecordedEvent]) -> None:
+        """The appender of this process recorded these, the first right after the head `before`."""
 
-        With a step, False means that another process has taken it, and nothing was published.
+    def publish(self, messages: Sequence[Message], step: Step | None = None) -> bool:
+        """As every log of messages does. With a step, False means that another process has taken it: nothing was published,
+        or what was is to be taken for a repetition by its readers.
+
+        Raises:
+            LogUnavailable, StoreUnavailable.
         """
 
     def position(self, consumer: str) -> int:
         """Where a publisher's steps have come to."""
 
-    def read(self, topic: str, after: int, limit: int) -> Sequence[LogRecord]: ...
+    def hosts(self, service_ids: Collection[ServiceId]) -> Collection[ServiceId]:
+        """See to it that these hosts' topics exist; which of their order topics are new and want every order again."""
 
-    def end(self, topic: str) -> int: ...
-
-    def wait(self, topic: str, after: int, timeout_s: float) -> bool: ...
-
-    def wake(self) -> None:
-        """Let every waiter look again at once: something it waits with is stopping."""
+    def filled(self, service_id: ServiceId) -> None:
+        """Every order of this host was published on its new topic."""

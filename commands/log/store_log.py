@@ -8,21 +8,19 @@ has not settled and orders are published again from the position kept beside the
 from __future__ import annotations
 
 import sqlite3
-import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from commands.event_store import EventStore, StoreUnavailable
 from commands.log.port import ANSWERS, HEARTBEATS, REPORTS, LogRecord, Message, Step
+from commands.log.recent import RecentEvents
 from commands.records import Records
 from commands.vault import Vault
+from domain.identifiers import ServiceId
 from domain.recorded import RecordedEvent
 
-EVENTS_KEPT = 4096
 _RETENTION_S = {"queries": 60, ANSWERS: 60, REPORTS: 86400}
 _SWEEP_EVERY = 1000  # publishes
 
@@ -45,10 +43,7 @@ class StoreLog:
         every read goes to the store."""
         self._store = store
         self._records = Records(vault, store.incarnation)
-        self._recent: deque[RecordedEvent] = deque(maxlen=EVENTS_KEPT)
-        self._head = store.head()
-        # `_recent` holds every event after this position.
-        self._recent_after = self._head if with_writer else sys.maxsize
+        self._recent = RecentEvents(store.head(), fed=with_writer)
         self._turn = threading.Condition()
         self._ends: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -70,52 +65,28 @@ class StoreLog:
         StoreUnavailable: orders were published for events that the store does not have.
         """
         ahead = self._db.execute("SELECT MAX(position) FROM steps").fetchone()[0] or 0
-        if ahead > self._head:
+        if ahead > self._recent.head:
             raise StoreUnavailable(
-                f"ledger.db ends at position {self._head}, but messages.db has come to {ahead}: the ledger was put back "
-                "without the files beside it; put the whole directory back"
+                f"ledger.db ends at position {self._recent.head}, but messages.db has come to {ahead}: the ledger was "
+                "put back without the files beside it; put the whole directory back"
             )
 
     # events
 
     def committed(self, before: int, events: Sequence[RecordedEvent]) -> None:
-        """The appender of this process recorded these, the first right after the head `before`."""
-        with self._turn:
-            if before != self._head:  # another process recorded in between
-                self._recent.clear()
-                self._recent_after = before
-            overflow = len(self._recent) + len(events) - EVENTS_KEPT
-            if overflow > len(self._recent):
-                self._recent_after = events[overflow - len(self._recent) - 1].position
-            elif overflow > 0:
-                self._recent_after = self._recent[overflow - 1].position
-            self._recent.extend(events)
-            self._head = events[-1].position
-            self._turn.notify_all()
+        self._recent.add(before, events)
 
     def head(self) -> int:
         return self._store.head()
 
     def events(self, after: int, limit: int) -> Sequence[RecordedEvent]:
-        with self._turn:
-            if after >= self._recent_after:
-                # The wanted ones are at the end: walk back from there.
-                count = 0
-                for record in reversed(self._recent):
-                    if record.position <= after:
-                        break
-                    count += 1
-                if count:
-                    start = len(self._recent) - count
-                    return tuple(islice(self._recent, start, min(start + limit, len(self._recent))))
         # Older ones, or none that were heard of: another process, or a commit without an answer, may have recorded some.
-        return [self._records.decode(stored) for stored in self._store.read(after, limit)]
+        return self._recent.read(after, limit) or [
+            self._records.decode(stored) for stored in self._store.read(after, limit)
+        ]
 
     def wait_for_events(self, after: int, timeout_s: float) -> bool:
-        with self._turn:
-            if self._head <= after:
-                self._turn.wait(timeout_s)
-            return self._head > after
+        return self._recent.wait(after, timeout_s)
 
     # messages
 
@@ -183,7 +154,17 @@ class StoreLog:
                 self._turn.wait(timeout_s)
             return self._ends.get(topic, end) > after
 
+    def incarnation(self, topic: str) -> str:
+        return ""
+
+    def hosts(self, service_ids: Collection[ServiceId]) -> Collection[ServiceId]:
+        return ()
+
+    def filled(self, service_id: ServiceId) -> None:
+        pass
+
     def wake(self) -> None:
+        self._recent.wake()
         with self._turn:
             self._turn.notify_all()
 

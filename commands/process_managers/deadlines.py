@@ -20,6 +20,7 @@ from commands.event_store import EventStore
 from commands.instance.delete import DeleteInstance
 from commands.instance.outcome import MarkOverdue
 from commands.log.port import HEARTBEATS, Log
+from commands.log.reader import TopicReader
 from commands.records import Records
 from commands.snapshots import Snapshots
 from domain.compute_service import ServiceCameUp, ServiceDeleted, ServiceWentDown
@@ -101,7 +102,7 @@ class DeadlinesManager:
         self._pending: dict[InstanceId, _Pending] = {}
         self._sessions: dict[ServiceId, _Session] = {}
         self._heard: dict[ServiceId, datetime] = {}
-        self._heartbeats = 0
+        self._heartbeats: TopicReader | None = None
         self._next_check = clock()
 
     def wait(self, timeout_s: float) -> None:
@@ -132,7 +133,7 @@ class DeadlinesManager:
             if not service.deleted:
                 self._sessions[service.service_id] = _Session(service.epoch, service.up, folded.version)
                 self._heard[service.service_id] = now  # it has the whole time to be heard of after a start of ours
-        self._heartbeats = self._log.end(HEARTBEATS)
+        self._heartbeats = TopicReader(self._log, HEARTBEATS, self._log.end(HEARTBEATS))
 
     def _note(self, record: RecordedEvent) -> None:
         event = record.event
@@ -209,8 +210,10 @@ class DeadlinesManager:
     def _listen(self, now: datetime) -> list[Ask]:
         """Take in the heartbeats; a host that was down and beats is up again."""
         asks = []
-        for beat in self._log.read(HEARTBEATS, self._heartbeats, BATCH):
-            self._heartbeats = beat.offset
+        assert self._heartbeats is not None
+        beats = self._heartbeats.read(BATCH)
+        self._heartbeats.took(beats)
+        for beat in beats:
             service_id, epoch = ServiceId(UUID(beat.key)), int(beat.value or b"0")
             session = self._sessions.get(service_id)
             if session is None or epoch < session.epoch:

@@ -11,7 +11,8 @@ from uuid import UUID, uuid4
 import pytest
 from eventsourcing.persistence import StoredEvent
 
-from commands.event_store import EventStore, Snapshot, SQLiteEventStore, StoreUnavailable
+from commands.event_store import EventStore, Snapshot, StoreUnavailable
+from commands.sqlite_store import SQLiteEventStore
 from domain.identifiers import StreamId
 
 A, B = StreamId("instance:a"), StreamId("instance:b")

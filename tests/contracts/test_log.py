@@ -13,11 +13,11 @@ import pytest
 from commands.appender import Appender
 from commands.command import Ask, Unit
 from commands.decisions import decisions
-from commands.event_store import SQLiteEventStore
 from commands.flavor import CreateFlavor
-from commands.log import store_log
+from commands.log import recent, store_log
 from commands.log.port import ANSWERS, HEARTBEATS, REPORTS, Log, Message, Step, orders_topic, queries_topic
 from commands.log.store_log import StoreLog
+from commands.sqlite_store import SQLiteEventStore
 from commands.vault import Vault
 from domain.flavor import FlavorSpec
 from domain.identifiers import RequestId, ServiceId
@@ -154,7 +154,7 @@ def test_events_are_the_same_from_memory_and_from_the_store(under_test: LogUnder
 def test_no_event_is_left_out_however_few_are_kept_in_memory(
     tmp_path: Path, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_log, "EVENTS_KEPT", kept)
+    monkeypatch.setattr(recent, "EVENTS_KEPT", kept)
     under_test = store_log_under_test(tmp_path, [0])
     recorded = []
     for _ in range(10):

@@ -18,7 +18,7 @@ from uuid import UUID, uuid5
 from commands.appender import Appender
 from commands.assembly import CommandSide, Storage, command_side
 from commands.command import Accepted, Ask, Unit
-from commands.event_store import SQLiteEventStore, Transaction
+from commands.event_store import Transaction
 from commands.flavor import CreateFlavor
 from commands.instance.create import CreateInstances
 from commands.instance.delete import DeleteInstance
@@ -30,6 +30,7 @@ from commands.neighbours.standalone.networks import mac_address
 from commands.records import Records
 from commands.reports import NodeFacts
 from commands.snapshots import Snapshots
+from commands.sqlite_store import SQLiteEventStore
 from commands.states import Folded
 from commands.vault import Payload, Vault, read_or_make_master_key
 from domain.errors import DomainError
