@@ -130,7 +130,7 @@ class Appender:
         """
         try:
             with self._store.transaction() as transaction:
-                flush = _Flush(self, transaction)
+                flush = _Flush(self, transaction, units)
                 results = [flush.unit(unit) for unit in units]
                 flush.record()
         except StoreUnavailable:
@@ -195,7 +195,7 @@ class Appender:
 class _Flush:
     """What one flush has decided so far, on top of the appender's cache; kept only once it is committed."""
 
-    def __init__(self, appender: Appender, transaction: Transaction) -> None:
+    def __init__(self, appender: Appender, transaction: Transaction, units: Sequence[Unit]) -> None:
         self._appender = appender
         self._transaction = transaction
         self._head = appender._catch_up(transaction)
@@ -204,7 +204,8 @@ class _Flush:
         self._states: dict[StreamId, Folded] = {}
         self._pending: list[tuple[Ask, StreamId, int, Any]] = []  # ask, stream, version, event
         self._accepted: dict[UUID, tuple[int, int]] = {}  # command → its range in `_pending`
-        self._repeated: dict[UUID, int] = {}
+        asked = [ask.cause.command_id for unit in units for ask in unit.asks]
+        self._repeated = dict(transaction.commands_done(asked)) if asked else {}
         self.recorded: list[RecordedEvent] = []
 
     def unit(self, unit: Unit) -> tuple[Unit, list[UUID | DomainError], bool]:
@@ -220,10 +221,6 @@ class _Flush:
     def _decide(self, ask: Ask) -> UUID | DomainError:
         command_id = ask.cause.command_id
         if command_id in self._accepted or command_id in self._repeated:
-            return command_id
-        done = self._transaction.commands_done([command_id])
-        if done:
-            self._repeated[command_id] = done[command_id]
             return command_id
         try:
             decided = self._appender._decisions[type(ask.command)](ask.command, States(self._state))

@@ -9,13 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from commands.appender import Appender
 from commands.decisions import decisions
 from commands.event_store import EventStore
+from commands.host_keys import HostKeys
 from commands.inbox import Inbox
 from commands.log.consumer import Consumer
+from commands.log.port import Events, Log
 from commands.log.store_log import StoreLog
+from commands.log.stored_events import StoredEvents
 from commands.neighbours.networks import Networks
 from commands.process_managers.build import BuildManager
 from commands.process_managers.deadlines import SERVICE_DOWN_AFTER_S, DeadlinesManager
@@ -26,62 +30,131 @@ from commands.sqlite_store import SQLiteEventStore
 from commands.vault import PROOF, Vault, read_or_make_master_key
 from domain.quota import DEFAULT_LIMITS
 
+if TYPE_CHECKING:
+    from commands.log.kafka_log import KafkaLog
+    from commands.log.kafka_messages import KafkaMessages
+    from commands.log.kafka_options import KafkaOptions
+    from commands.log.kafka_topics import Topics
+    from commands.log.relay import Relay
+    from commands.postgresql_store import CommitBell
+
+
+LogT = TypeVar("LogT", bound=Events, covariant=True)
+
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
+class Storage(Generic[LogT]):
     """Where the ledger is: enough to read it, and to rebuild views from it."""
 
     store: EventStore
     vault: Vault
-    log: StoreLog
+    log: LogT
     records: Records
 
     def close(self) -> None:
-        self.log.close()
+        close = getattr(self.log, "close", None)
+        if close is not None:
+            close()
         self.store.close()
 
 
-def open_storage(directory: Path, *, with_writer: bool = True) -> Storage:
+def open_storage(directory: Path, *, with_writer: bool = True) -> Storage[StoreLog]:
     """The embedded store and log under a directory; without a writer, to look at while another process runs.
 
     Raises:
         StoreUnavailable, VaultDamaged.
     """
     store = SQLiteEventStore(directory / "ledger.db")
-    begun = store.key(PROOF) is not None
-    vault = Vault(store, read_or_make_master_key(directory / "vault.key", may_make=with_writer and not begun))
-    if begun or with_writer:
-        vault.prove()
+    vault = _vault(store, directory / "vault.key", with_writer=with_writer)
     the_log = StoreLog(store, vault, directory / "messages.db", with_writer=with_writer)
     return Storage(store, vault, the_log, Records(vault, store.incarnation))
 
 
+def open_shared_storage(url: str, key_file: Path, name: str, *, with_writer: bool = True) -> Storage[StoredEvents]:
+    """The store of a distributed ledger; `name` is how PostgreSQL shows this process.
+
+    Raises:
+        StoreUnavailable, VaultDamaged.
+    """
+    from commands.postgresql_store import PostgreSQLEventStore
+
+    store = PostgreSQLEventStore(url, application_name=name)
+    vault = _vault(store, key_file, with_writer=with_writer)
+    records = Records(vault, store.incarnation)
+    return Storage(store, vault, StoredEvents(store, records), records)
+
+
+def _vault(store: EventStore, key_file: Path, *, with_writer: bool) -> Vault:
+    begun = store.key(PROOF) is not None
+    vault = Vault(store, read_or_make_master_key(key_file, may_make=with_writer and not begun))
+    if begun or with_writer:
+        vault.prove()
+    return vault
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Kafka, as one process that has the store uses it."""
+
+    topics: Topics
+    messages: KafkaMessages
+    bell: CommitBell
+    log: KafkaLog
+
+    def relay(self, store: EventStore) -> Relay:
+        from commands.log.relay import Relay
+
+        return Relay(store, self.messages, self.topics, self.bell)
+
+    def close(self) -> None:
+        self.log.close()
+        self.bell.close()
+        self.topics.close()
+
+
+def open_delivery(storage: Storage[Events], url: str, kafka: KafkaOptions) -> Delivery:
+    from commands.log.kafka_log import KafkaLog
+    from commands.log.kafka_messages import KafkaMessages
+    from commands.log.kafka_topics import Topics
+    from commands.postgresql_store import CommitBell
+
+    topics, messages, bell = Topics(kafka), KafkaMessages(kafka), CommitBell(url)
+    return Delivery(topics, messages, bell, KafkaLog(storage.store, storage.vault, messages, topics, bell))
+
+
 @dataclass(frozen=True, slots=True)
 class CommandSide:
+    """The appender of this process, and how to make each consumer that records through it."""
+
     appender: Appender
-    consumers: tuple[Consumer, ...]
+    consumers: Mapping[str, Callable[[], Consumer]]
 
 
 def command_side(
-    storage: Storage,
+    storage: Storage[Events],
+    the_log: Log,
     networks: Networks,
     clock: Callable[[], datetime] = utc_now,
     quota_defaults: Mapping[str, int] = DEFAULT_LIMITS,
     service_down_after_s: int = SERVICE_DOWN_AFTER_S,
+    keys: HostKeys | None = None,
 ) -> CommandSide:
-    store, vault, the_log, records = storage.store, storage.vault, storage.log, storage.records
+    """`keys`: of the hosts whose word has to be proved; none where every host is of this very process."""
+    store, vault, records = storage.store, storage.vault, storage.records
     appender = Appender(store, vault, decisions(quota_defaults), clock, the_log.committed)
     snapshots = Snapshots(vault)
     return CommandSide(
         appender,
-        (
-            BuildManager(the_log, appender, store, records, snapshots, networks),
-            OrdersManager(the_log, store, records, snapshots, vault),
-            Inbox(the_log, appender, store),
-            DeadlinesManager(the_log, appender, store, records, snapshots, clock, service_down_after_s),
-        ),
+        {
+            BuildManager.name: lambda: BuildManager(the_log, appender, store, records, snapshots, networks),
+            OrdersManager.name: lambda: OrdersManager(the_log, store, records, snapshots, vault),
+            Inbox.name: lambda: Inbox(the_log, appender, store, keys),
+            DeadlinesManager.name: lambda: DeadlinesManager(
+                the_log, appender, store, records, snapshots, clock, service_down_after_s, keys
+            ),
+        },
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from commands.host_key import holder_of
 from commands.reports import HostReport
 from commands.states import Decision, States
 from domain.compute_service import (
@@ -15,7 +16,7 @@ from domain.compute_service import (
     ServiceRegistered,
     ServiceWentDown,
 )
-from domain.errors import HostRenamed, ReportSuperseded, ServiceNotFound
+from domain.errors import HostRenamed, ReportNotYours, ReportSuperseded, ServiceNotFound
 from domain.identifiers import ServiceId, StreamId, provider_stream, service_stream
 from domain.resource_provider import ProviderCreated, ProviderInventorySet, ProviderTraitsSet
 
@@ -54,6 +55,7 @@ def decide_register(command: RegisterHost, states: States) -> Decision:
 
     Raises:
         HostRenamed: it was registered under another name or with another node.
+        ReportNotYours: it says that it is another host, or has another's node.
         ReportSuperseded: a later session was opened already.
     """
     report = command.report
@@ -71,6 +73,7 @@ def decide_register(command: RegisterHost, states: States) -> Decision:
         availability_zone=report.availability_zone,
     )
     events: list[tuple[StreamId, Any]] = []
+    _require_its_own(report, service, states)
     if service is not None:
         known = service.registration
         if (known.host, known.node_id) != (report.host, report.node_id):
@@ -85,6 +88,21 @@ def decide_register(command: RegisterHost, states: States) -> Decision:
     events.extend(_provider(report, states))
     events.append((stream, ServiceCameUp(service_id=report.service_id, epoch=report.epoch)))
     return events
+
+
+def _require_its_own(report: HostReport, service: ComputeService | None, states: States) -> None:
+    """An enrolled host is what it was enrolled as, and nobody takes its name; a new one brings a new node."""
+    enrolled = states.host_key(report.service_id)
+    if enrolled is not None:
+        said = (report.host, report.node_id, report.facts.hypervisor_hostname)
+        if said != (enrolled.host, enrolled.node_id, enrolled.host):
+            raise ReportNotYours(f"service {report.service_id} was enrolled as host {enrolled.host}, not as {said}")
+    else:
+        holder = holder_of(report.host, states)
+        if holder != report.service_id and states.host_key(holder) is not None:
+            raise ReportNotYours(f"the name {report.host} is that of service {holder}")
+    if service is None and states.provider(report.node_id) is not None:
+        raise ReportNotYours(f"node {report.node_id} is not that of service {report.service_id}")
 
 
 def _provider(report: HostReport, states: States) -> Decision:

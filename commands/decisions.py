@@ -26,6 +26,7 @@ from commands.flavor import (
     decide_delete_flavor,
     decide_describe_flavor,
 )
+from commands.host_key import EnrollHost, RevokeHost, decide_enroll_host, decide_revoke_host
 from commands.instance.create import CreateInstances, decide_create
 from commands.instance.delete import DeleteInstance, decide_delete
 from commands.instance.outcome import (
@@ -81,6 +82,8 @@ DECISIONS: dict[type, Decide] = {
     MarkServiceUp: decide_service_up,
     EnableService: decide_enable,
     DisableService: decide_disable,
+    EnrollHost: decide_enroll_host,
+    RevokeHost: decide_revoke_host,
     SetQuotaLimits: decide_set_limits,
     ResetQuotaLimits: decide_reset_limits,
     CreateFlavor: decide_create_flavor,

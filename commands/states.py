@@ -17,6 +17,7 @@ from typing import Any
 from domain.compute_service import ComputeService, evolve_service
 from domain.errors import InstanceNotFound
 from domain.flavor import FlavorCatalog, evolve_flavors
+from domain.host_key import HostKey, evolve_host_key
 from domain.identifiers import (
     FLAVOR_CATALOG,
     InstanceId,
@@ -26,6 +27,7 @@ from domain.identifiers import (
     StreamId,
     UserId,
     category_of,
+    host_key_stream,
     instance_stream,
     keypair_stream,
     provider_stream,
@@ -57,6 +59,7 @@ STREAM_KINDS: dict[str, StreamKind] = {
     "instance": StreamKind(Instance, evolve),
     "provider": StreamKind(ProviderTree, evolve_provider),
     "service": StreamKind(ComputeService, evolve_service),
+    "host_key": StreamKind(HostKey, evolve_host_key),
     "quota": StreamKind(Quota, evolve_quota),
     "flavor": StreamKind(FlavorCatalog, evolve_flavors),
     "keypair": StreamKind(Keypairs, evolve_keypairs),
@@ -104,6 +107,10 @@ class States:
 
     def service(self, service_id: ServiceId) -> ComputeService | None:
         state: ComputeService | None = self._load(service_stream(service_id))
+        return state
+
+    def host_key(self, service_id: ServiceId) -> HostKey | None:
+        state: HostKey | None = self._load(host_key_stream(service_id))
         return state
 
     def quota(self, project_id: ProjectId) -> Quota:

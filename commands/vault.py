@@ -12,6 +12,7 @@ import hashlib
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,19 +39,27 @@ def read_or_make_master_key(path: Path, *, may_make: bool = True) -> bytes:
     """
     if not may_make and not path.exists():
         raise VaultDamaged(f"{path} is missing; what this ledger has sealed opens with no other key: put it back")
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        key = path.read_bytes()
-        if len(key) != 32:
-            raise VaultDamaged(f"{path} is not a vault key (32 bytes)") from None
-        return key
-    key = secrets.token_bytes(32)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(key)
-        file.flush()
-        os.fsync(file.fileno())
+    if not path.exists():
+        _make_key(path)
+    key = path.read_bytes()
+    if len(key) != 32:
+        raise VaultDamaged(f"{path} is not a vault key (32 bytes)")
     return key
+
+
+def _make_key(path: Path) -> None:
+    """A whole key appears, or none; of two processes that make one at once, one wins."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secrets.token_bytes(32))
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            os.link(temporary, path)
+    finally:
+        temporary.unlink()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +94,12 @@ class Vault:
         """
         kept = self._store.key(PROOF)
         if kept is None:
-            nonce = secrets.token_bytes(_NONCE_BYTES)
             with self._store.transaction() as transaction:
-                transaction.add_key(PROOF, nonce + self._master.encrypt(nonce, b"", PROOF.encode()))
-            return
+                kept = transaction.key(PROOF)  # of two first processes, one is the first
+                if kept is None:
+                    nonce = secrets.token_bytes(_NONCE_BYTES)
+                    kept = nonce + self._master.encrypt(nonce, b"", PROOF.encode())
+                    transaction.add_key(PROOF, kept)
         try:
             self._master.decrypt(kept[:_NONCE_BYTES], kept[_NONCE_BYTES:], PROOF.encode())
         except InvalidTag:

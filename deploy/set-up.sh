@@ -2,7 +2,8 @@
 # Set up what `make` needs: packages of Debian or Ubuntu where that may be, and the virtual environment .venv with the
 # versions of requirements.lock. Done in a moment when all is there.
 #
-# What cannot be had is said in one line; without it there are no real guests. With CI=true that is a failure.
+# What cannot be had is said in one line: without it there are no real guests, or no distributed ledger. With CI=true that
+# is a failure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH=$PATH:/usr/sbin:/sbin DEBIAN_FRONTEND=noninteractive PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -35,11 +36,15 @@ find_python() {
   fail "Python 3.11 or newer is needed; name one with PYTHON="
 }
 
-# Debian's names of what is missing: first for the environment, then for real guests.
+# Debian's names of what is missing: for the environment, for a distributed ledger, for real guests.
 packages_lacking() {
   local version=
   if [[ $python == /usr/bin/* ]]; then version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])'); fi
   "$python" -c 'import ensurepip, venv' 2> /dev/null || echo "python$version-venv"
+  # of a distributed ledger's tests, and of deploy/region.py
+  compgen -G '/usr/lib/postgresql/*/bin/postgres' > /dev/null || command -v postgres > /dev/null || echo postgresql
+  command -v java > /dev/null || echo default-jre-headless
+  command -v mvn > /dev/null || echo maven
   if [ "$(uname -m)" != x86_64 ]; then return; fi # elsewhere the tiny guest would not run
   command -v libvirtd > /dev/null || echo libvirt-daemon-system
   compgen -G '/usr/lib*/*/libvirt/connection-driver/libvirt_driver_qemu.so' > /dev/null ||
@@ -76,8 +81,8 @@ install() {
 }
 
 environment() {
-  local extras=test wanted
-  if pkg-config --exists libvirt 2> /dev/null && command -v cc > /dev/null; then extras=libvirt,test; fi
+  local extras=distributed,test wanted
+  if pkg-config --exists libvirt 2> /dev/null && command -v cc > /dev/null; then extras=libvirt,$extras; fi
   wanted="$extras $(cat requirements.lock pyproject.toml deploy/set-up.sh | sha256sum)"
   if [ "$(cat $STAMP 2> /dev/null || true)" = "$wanted" ] && .venv/bin/python -c '' 2> /dev/null; then return; fi
   echo "Installing the Python packages of requirements.lock into .venv" >&2
@@ -86,8 +91,8 @@ environment() {
   if ! .venv/bin/python -m pip --version &> /dev/null; then
     "$python" -m venv --clear .venv >> $LOG 2>&1 || fail "$python -m venv failed (see $LOG)"
   fi
-  pip setuptools && pip --no-build-isolation -e ".[test]" || fail "pip failed: $(grep -iE "^ *(error|.*Error)" $LOG | tail -1) (see $LOG)"
-  if [ $extras != test ] && ! pip --no-build-isolation -e ".[$extras]"; then
+  pip setuptools && pip --no-build-isolation -e ".[distributed,test]" || fail "pip failed: $(grep -iE "^ *(error|.*Error)" $LOG | tail -1) (see $LOG)"
+  if [[ $extras == libvirt* ]] && ! pip --no-build-isolation -e ".[$extras]"; then
     lack "libvirt-python could not be built (see $LOG)."
   fi
   echo "$wanted" > $STAMP
@@ -99,7 +104,7 @@ pip() {
 
 lack() {
   if [ "${CI:-}" = true ]; then fail "$1"; fi
-  echo "$1 There are no real guests without." >&2
+  echo "$1 Without, real guests or a distributed ledger cannot be had." >&2
 }
 
 fail() {

@@ -185,3 +185,33 @@ class HostRenamed(Conflict):
     """An agent came back with another name than its compute id was registered under."""
 
     code = "service.host_renamed"
+
+
+# hosts' keys
+
+
+class HostNameTaken(Conflict):
+    """A host name belongs to one service, and a service to one name and one node."""
+
+    code = "host.name_taken"
+
+
+class HostNodeTaken(Conflict):
+    """The node that a new host is to have is another's."""
+
+    code = "host.node_taken"
+
+
+class HostNameInvalid(Invalid):
+    code = "host.name_invalid"
+
+
+class HostKeyInvalid(Invalid):
+    code = "host.key_invalid"
+
+
+class HostNotEnrolled(NotFound):
+    code = "host.not_enrolled"
+
+    def __init__(self, host: object) -> None:
+        super().__init__(f"Host {host} is not enrolled.")

@@ -30,6 +30,10 @@ def service_stream(service_id: ServiceId) -> StreamId:
     return StreamId(f"service:{service_id}")
 
 
+def host_key_stream(service_id: ServiceId) -> StreamId:
+    return StreamId(f"host_key:{service_id}")
+
+
 def quota_stream(project_id: ProjectId) -> StreamId:
     return StreamId(f"quota:{project_id}")
 

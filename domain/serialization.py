@@ -17,6 +17,7 @@ from uuid import UUID
 
 from domain.compute_service import SERVICE_EVENTS
 from domain.flavor import FLAVOR_EVENTS
+from domain.host_key import HOST_KEY_EVENTS
 from domain.instance.events import INSTANCE_EVENTS
 from domain.keypair import KEYPAIR_EVENTS
 from domain.marks import ERASED, Personal
@@ -32,6 +33,7 @@ EVENTS: Mapping[str, type] = {
     **INSTANCE_EVENTS,
     **PROVIDER_EVENTS,
     **SERVICE_EVENTS,
+    **HOST_KEY_EVENTS,
     **QUOTA_EVENTS,
     **FLAVOR_EVENTS,
     **KEYPAIR_EVENTS,

@@ -1,19 +1,12 @@
-"""What handlers reach the ledger through: commands in, views out, queries to hosts.
-
-Reads include every write answered before they began: a read asks the store's head once and waits until the views have
-reached it. Views that are far behind answer 503, never something older.
-"""
+"""What handlers reach the ledger through: commands in, views out (`view_reader.py`), queries to hosts."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import sqlite3
-import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import orjson
@@ -25,11 +18,8 @@ from commands.vault import Payload, Vault
 from domain.errors import DomainError
 from domain.identifiers import ProjectId, RequestId, ServiceId, UserId, VaultRef
 from domain.recorded import Cause
-from gateway.faults import Fault
-from projections.views import Views
+from gateway.view_reader import ViewReader
 
-FAR_BEHIND = 5000  # events
-CATCH_UP_S = 10.0
 QUERY_DEADLINE_S = 10.0
 
 
@@ -48,71 +38,6 @@ class Asking(Protocol):
 
     @property
     def credentials(self) -> Any: ...
-
-
-class ViewReader:
-    """Reads of the views, from one event loop."""
-
-    def __init__(self, path: Path, the_log: Log, views: Views) -> None:
-        self._log = the_log
-        self._views = views
-        self.database = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
-        self.database.execute("PRAGMA query_only=ON")
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
-        self._guard = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        views.on_progress(self._progressed)
-
-    async def current(self) -> sqlite3.Connection:
-        """The views, once they include all that is recorded now.
-
-        Raises:
-            Fault: 503 with Retry-After, they are more than 5,000 events behind, or did not come closer for 10 s.
-        """
-        head = self._log.head()
-        if self._views.position >= head:
-            return self.database
-        if head - self._views.position > FAR_BEHIND:
-            raise _behind()
-        self._loop = asyncio.get_running_loop()
-        reached: asyncio.Future[None] = self._loop.create_future()
-        with self._guard:
-            self._waiting.append((head, reached))
-        if self._views.position >= head:  # it came while we were queueing
-            self._release()
-        try:
-            await asyncio.wait_for(reached, CATCH_UP_S)
-        except TimeoutError:
-            raise _behind() from None
-        return self.database
-
-    async def rows(self, statement: str, parameters: Sequence[object] = ()) -> list[Any]:
-        return (await self.current()).execute(statement, parameters).fetchall()
-
-    async def row(self, statement: str, parameters: Sequence[object] = ()) -> Any:
-        return (await self.current()).execute(statement, parameters).fetchone()
-
-    def close(self) -> None:
-        self.database.close()
-
-    def _progressed(self, position: int) -> None:
-        with self._guard:
-            waiting = bool(self._waiting)
-        if waiting and self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._release)
-
-    def _release(self) -> None:
-        position = self._views.position
-        with self._guard:
-            ready = [future for head, future in self._waiting if head <= position]
-            self._waiting = [(head, future) for head, future in self._waiting if head > position]
-        for future in ready:
-            if not future.done():
-                future.set_result(None)
-
-
-def _behind() -> Fault:
-    return Fault(503, "The views are being brought up to date; nothing older is shown.", retry_after_s=2)
 
 
 class Backend:

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+
+from gateway.roles import Role
 
 if TYPE_CHECKING:
     from commands.assembly import Storage
@@ -24,8 +26,22 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+host = typer.Typer(help="The hosts of a distributed ledger: who they are.", no_args_is_help=True)
+app.add_typer(host, name="host")
+
 DATA = Path(os.environ.get("COMPUTE_LEDGER_DATA", "~/.local/share/compute-ledger")).expanduser()
 Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Where all state is kept.")]
+
+Store = Annotated[
+    str | None,
+    typer.Option(
+        "--store", metavar="URL", help="postgresql://… of a distributed ledger.", envvar="COMPUTE_LEDGER_STORE"
+    ),
+]
+ConfigFile = Annotated[
+    list[Path] | None,
+    typer.Option("--config-file", metavar="FILE", help="A file of oslo.config's form; repeatable."),
+]
 
 
 class DriverName(StrEnum):
@@ -47,32 +63,62 @@ def up(
         DriverName,
         typer.Option(help="fake: a simulated hypervisor; test: libvirt's own; libvirt: real guests in QEMU."),
     ] = DriverName.FAKE,
-    hosts: Annotated[int, typer.Option(min=1, max=64, help="How many hosts this process runs.")] = 1,
+    hosts: Annotated[int, typer.Option(min=1, max=64, help="How many hosts an embedded ledger runs.")] = 1,
     libvirt_uri: Annotated[
         str | None, typer.Option(metavar="URI", help="Default: qemu:///system, or test:///default.")
     ] = None,
-    config_file: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="A file of oslo.config's form; repeatable.")
+    config_file: ConfigFile = None,
+    role: Annotated[
+        list[Role] | None, typer.Option(help="A role of a distributed ledger; repeatable. None: all in one process.")
+    ] = None,
+    store: Store = None,
+    kafka: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Kafka of a distributed ledger.", envvar="COMPUTE_LEDGER_KAFKA"),
+    ] = None,
+    credential: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What `host enroll` printed, for the role agent.")
+    ] = None,
+    gateway: Annotated[
+        list[str] | None, typer.Option(metavar="URL", help="Where the role agent fetches payloads; repeatable.")
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz there.")
     ] = None,
 ) -> None:
-    """Run the ledger: API, identity, images, network, scheduler and hosts in one process, all state under DIR.
+    """Run a ledger: API, identity, images, network, scheduler and hosts in one process, all state under DIR.
 
-    Prints `ready URL` on stdout once everything answers. DIR/clouds.yaml holds the clouds `admin` and `demo`. Guests of
+    With --role: those roles of a distributed ledger, over PostgreSQL and Kafka. Prints `ready URL` on stdout once everything
+    answers (`ready ROLES` for a process that serves no API). DIR/clouds.yaml holds the clouds `admin` and `demo`. Guests of
     this deployment always get a config drive.
     """
     from gateway import logs, settings
+    from gateway.listening import CannotListen, url_of
+    from gateway.listening import listen as open_socket
     from gateway.refusals import REFUSALS
-    from gateway.up import CannotListen, serve, url_of
-    from gateway.up import listen as open_socket
+    from gateway.up import serve, serve_roles
 
     logs.to_stderr()
+    roles = frozenset(role or ())
     try:
+        if not roles and (store or kafka or credential or gateway):
+            raise settings.SettingsInvalid("--store, --kafka, --credential and --gateway go with --role")
         chosen = settings.load(config_file or [])
-        sock = open_socket(listen)
-        options = settings.embedded_options(
-            chosen, directory=data, url=url_of(sock), driver=driver.value, hosts=hosts, libvirt_uri=libvirt_uri
+        serves = not roles or Role.GATEWAY in roles
+        sock = open_socket(listen) if serves else None
+        url = "" if sock is None else url_of(sock, "http" if settings.tls_options(chosen) is None else "https")
+        options = settings.process_options(
+            chosen, directory=data, url=url, driver=driver.value, hosts=hosts, libvirt_uri=libvirt_uri
         )
-        serve(options, sock)
+        operators = metrics or chosen.metrics.listen
+        if not roles:
+            assert sock is not None
+            serve(options, sock, operators)
+        else:
+            of_roles = settings.role_options(
+                chosen, options, roles, store=store, kafka=kafka, credential=credential, gateways=gateway or ()
+            )
+            serve_roles(of_roles, sock, operators)
     except (settings.SettingsInvalid, CannotListen) as error:
         fail(str(error), 2)
     except REFUSALS as error:
@@ -86,11 +132,13 @@ def events(
     after: Annotated[int, typer.Option(min=0, help="Only events after this position.")] = 0,
     instance: Annotated[str | None, typer.Option(metavar="ID", help="Only this server's.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many (without --follow).")] = 1000,
+    store: Store = None,
+    config_file: ConfigFile = None,
 ) -> None:
     """List recorded events, one line of JSON each, personal data included; works beside a running ledger."""
     from gateway import inspection
 
-    with refusing(data) as storage:
+    with refusing(data, store, config_file) as storage:
         try:
             for line in inspection.events(storage, after=after, instance=instance, limit=limit, follow=follow):
                 typer.echo(line)
@@ -107,21 +155,23 @@ def rebuild(
         ),
     ],
     data: Data = DATA,
+    store: Store = None,
+    config_file: ConfigFile = None,
 ) -> None:
     """Build a projection again from the first event, beside the live one, then switch; readers see no pause."""
     from gateway import inspection
 
-    with refusing(data) as storage:
+    with refusing(data, store, config_file) as storage:
         for name, applied, seconds in inspection.rebuild(data, storage, projection):
             typer.echo(f"{name}: {applied} events in {seconds:.2f} s")
 
 
 @app.command()
-def verify(data: Data = DATA) -> None:
+def verify(data: Data = DATA, store: Store = None, config_file: ConfigFile = None) -> None:
     """Check the ledger: order, gaps, times, and that every record decodes. Exits 1 if anything is wrong."""
     from gateway import inspection
 
-    with refusing(data) as storage:
+    with refusing(data, store, config_file) as storage:
         checked, wrong = inspection.verify(storage)
     for line in wrong:
         typer.echo(line, err=True)
@@ -151,22 +201,77 @@ def sample_config() -> None:
     typer.echo(settings.sample(), nl=False)
 
 
+@host.command("enroll")
+def host_enroll(
+    name: Annotated[str, typer.Argument(help="The host's name, as it will be shown.")],
+    data: Data = DATA,
+    store: Store = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Give a host a key, and print the file to put on it. A host that has one gets another; the old one is refused then."""
+    from gateway import enrollment
+
+    with refusing(data, store, config_file, with_writer=True) as storage:
+        typer.echo(enrollment.enroll(storage, name))
+
+
+@host.command("revoke")
+def host_revoke(
+    name: Annotated[str, typer.Argument(help="The host's name.")],
+    data: Data = DATA,
+    store: Store = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Refuse a host's key from now on: its reports, its heartbeats, and what it asks for."""
+    from gateway import enrollment
+
+    with refusing(data, store, config_file, with_writer=True) as storage:
+        enrollment.revoke(storage, name)
+
+
+@host.command("list")
+def host_list(data: Data = DATA, store: Store = None, config_file: ConfigFile = None) -> None:
+    """List the hosts that have a key."""
+    from gateway import enrollment
+
+    with refusing(data, store, config_file) as storage:
+        for line in enrollment.listing(storage):
+            typer.echo(line)
+
+
 @contextmanager
-def refusing(data: Path) -> Iterator[Storage]:
-    """The ledger under a directory, with one line instead of a traceback when it cannot be used."""
-    from commands.assembly import open_storage
+def refusing(
+    data: Path, store: str | None = None, config_file: list[Path] | None = None, *, with_writer: bool = False
+) -> Iterator[Storage[Any]]:
+    """The ledger under a directory, or in PostgreSQL, with one line instead of a traceback when it cannot be used."""
+    from commands.assembly import open_shared_storage, open_storage
+    from domain.errors import DomainError
+    from gateway import settings
     from gateway.refusals import REFUSALS
 
-    if not (data / "ledger.db").exists():
-        fail(f"there is no ledger in {data}; `compute-ledger up` makes one")
     try:
-        storage = open_storage(data, with_writer=False)
+        chosen = settings.load(config_file or [])
+        if store or chosen.database.connection:
+            options = settings.store_options(chosen, data, store)
+            storage: Storage[Any] = open_shared_storage(
+                options.url, options.vault_key_file, "compute-ledger command", with_writer=with_writer
+            )
+        elif with_writer:
+            fail("only a distributed ledger has hosts on other machines: --store postgresql://…", 2)
+        elif not (data / "ledger.db").exists():
+            fail(f"there is no ledger in {data}; `compute-ledger up` makes one")
+        else:
+            storage = open_storage(data, with_writer=False)
         try:
             yield storage
         finally:
             storage.close()
+    except settings.SettingsInvalid as error:
+        fail(str(error), 2)
     except REFUSALS as error:
         fail(str(error))
+    except DomainError as error:
+        fail(f"{error} ({error.code})")
 
 
 def main() -> None:

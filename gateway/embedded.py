@@ -8,88 +8,35 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import socket
 import sys
-import time
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
-from commands.assembly import Storage, command_side, open_storage, utc_now
+from commands.assembly import Storage, command_side, open_storage
 from commands.inbox import Inbox
-from commands.log.consumer import Consumer
 from commands.log.port import REPORTS
 from commands.log.runner import Runner
+from commands.log.store_log import StoreLog
 from commands.neighbours.standalone.identity import StandaloneIdentity
 from commands.neighbours.standalone.images import StandaloneImages
 from commands.neighbours.standalone.networks import StandaloneNetworks
-from commands.reports import NodeFacts
 from commands.snapshots import Snapshots
 from commands.vault import Vault
-from domain.identifiers import HostName, VaultRef
-from domain.quota import DEFAULT_LIMITS
-from domain.resources import DISK_GB, MEMORY_MB, VCPU
-from gateway.backend import Backend, ViewReader
+from domain.identifiers import InstanceId, VaultRef
+from gateway.backend import Backend
+from gateway.health import Check
+from gateway.hosts import DIRECTORIES, LocalHost, name_of_host, wait_until_idle
+from gateway.options import Options
 from gateway.server_filters import install
-from hostagent.agent import Agent, HostSettings
-from hostagent.drivers.protocol import Driver
-from hostagent.images import ImageCache
+from gateway.view_reader import OwnHeads, OwnViews, ViewReader
 from hostagent.journal import Journal
-from hostagent.payloads import Files
-from hostagent.queries import Queries
 from projections.catalogue import projections
 from projections.views import Views
 
 log = logging.getLogger(__name__)
 
-WORKERS_A_HOST = 8
-STOP_S = 5.0
-DIRECTORIES = 0o700
-
-
-class DriverChanged(Exception):
-    """The directory holds guests of another driver; they would be lost from sight."""
-
 
 class DirectoryInUse(Exception):
     """Another process has this ledger open."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddedOptions:
-    """What an operator chooses; names and defaults as in `gateway/settings.py`."""
-
-    directory: Path
-    url: str  # where clients reach the site
-    driver: str = "fake"  # "fake", "test" or "libvirt"
-    hosts: int = 1
-    libvirt_uri: str | None = None
-    virt_type: str = "auto"
-    bridge: str | None = None
-    network_name: str = "private"
-    zone: str = "nova"
-    force_config_drive: bool = True
-    fake_vcpus: int = 64
-    fake_memory_mib: int = 262_144
-    fake_disk_gib: int = 4096
-    cpu_allocation_ratio: float = 4.0
-    ram_allocation_ratio: float = 1.0
-    disk_allocation_ratio: float = 1.0
-    reserved_host_cpus: int = 0
-    reserved_host_memory_mib: int = 512
-    reserved_host_disk_gib: int = 0
-    image_cache_bytes: int = 100 * 1024**3
-    image_size_bytes: int = 1 << 40
-    token_lifetime_s: int = 3600
-    default_schedule_zone: str | None = None
-    service_down_after_s: int = 60
-    shutdown_timeout_s: int = 60
-    max_limit: int = 1000
-    max_body_bytes: int = 114_688
-    trust_proxy: bool = False
-    quota_defaults: Mapping[str, int] = field(default_factory=lambda: DEFAULT_LIMITS)
 
 
 class LocalPayloads:
@@ -99,17 +46,17 @@ class LocalPayloads:
         self._vault = vault
         self._images = images
 
-    def payload(self, ref: VaultRef) -> bytes | None:
+    def payload(self, instance_id: InstanceId, ref: VaultRef) -> bytes | None:
         return self._vault.payload(ref)
 
-    def fetch_image(self, image_id: str, to: Path) -> None:
+    def fetch_image(self, instance_id: InstanceId, image_id: str, to: Path) -> None:
         self._images.fetch(image_id, to)
 
 
 class Embedded:
     """Builds all, starts all, stops all. Nothing runs before `start`."""
 
-    def __init__(self, options: EmbeddedOptions) -> None:
+    def __init__(self, options: Options) -> None:
         """Raises:
         DirectoryInUse, StoreUnavailable, VaultDamaged, AccountsInvalid, TokenKeyInvalid, HostIdentityChanged.
         """
@@ -122,9 +69,10 @@ class Embedded:
         )
         self.images = StandaloneImages(directory / "images", max_bytes=options.image_size_bytes)
         self.networks = StandaloneNetworks(name=options.network_name, bridge=options.bridge)
-        self.storage: Storage = open_storage(directory)
+        self.storage: Storage[StoreLog] = open_storage(directory)
         side = command_side(
             self.storage,
+            self.storage.log,
             self.networks,
             quota_defaults=options.quota_defaults,
             service_down_after_s=options.service_down_after_s,
@@ -132,79 +80,54 @@ class Embedded:
         self._appender = side.appender
         views_path = directory / "views.db"
         self._views = Views(views_path, self.storage.log, projections())
-        reader = ViewReader(views_path, self.storage.log, self._views)
-        install(reader.database)
+        reader = ViewReader(OwnHeads(self.storage.log), OwnViews(views_path, self._views, install))
         self.backend = Backend(side.appender, self.storage.log, reader, self.storage.vault)
-        self._agents: list[Agent] = []
-        self._drivers: list[Driver] = []
-        self._executors: list[ThreadPoolExecutor] = []
-        self._journals: list[Journal] = []
-        hosts = [consumer for number in range(options.hosts) for consumer in self._host(number)]
-        self.runner = Runner(self.storage.log, [*side.consumers, self._views, *hosts])
+        self._hosts = [self._host(number) for number in range(1, options.hosts + 1)]
+        of_hosts = [consumer for host in self._hosts for consumer in host.consumers]
+        self.runner = Runner(self.storage.log, [*(make() for make in side.consumers.values()), self._views, *of_hosts])
 
     def start(self) -> None:
         self._appender.start()
         self.runner.start()
 
     def stop(self) -> bool:
-        """Stop all. A call to a hypervisor that takes longer than a few seconds is left: its act is journalled as begun,
-        and the next start goes on from there. Whether none was left."""
+        """Whether no call to a hypervisor was left unfinished."""
         self.runner.stop()
-        for executor in self._executors:
-            executor.shutdown(wait=False, cancel_futures=True)
-        deadline = time.monotonic() + STOP_S
-        while not (idle := all(agent.idle() for agent in self._agents)) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        idle = wait_until_idle(self._hosts)
         self._appender.stop()
-        for driver in self._drivers:
-            driver.close()
-        for journal in self._journals:
-            journal.close()
+        for host in self._hosts:
+            host.close()
         self.backend.views.close()
         self._views.close()
         self.storage.close()
         os.close(self._lock)
         return idle
 
+    def alive(self) -> dict[str, Check]:
+        return {"consumers": self.runner.stopped}
+
+    def readiness(self) -> dict[str, Check]:
+        return {"store": lambda: None if self.storage.store.head() >= 0 else "no head", "consumers": self.runner.failed}
+
     def hosts_up(self) -> bool:
         """Whether every local host has opened its session, and the views show it."""
         the_log = self.storage.log
         return (
-            all(agent.in_session for agent in self._agents)
+            all(host.agent.in_session for host in self._hosts)
             and self.storage.store.position(Inbox.name) >= the_log.end(REPORTS)
             and self._views.position >= the_log.head()
         )
 
-    def _host(self, number: int) -> list[Consumer]:
+    def _host(self, number: int) -> LocalHost:
         options = self.options
-        name = socket.gethostname() if options.hosts == 1 else f"{socket.gethostname()}-{number + 1}"
-        directory = options.directory / "hosts" / str(number + 1)
-        directory.mkdir(mode=DIRECTORIES, parents=True, exist_ok=True)
-        journal = Journal(directory / "journal.db")
-        kept = journal.fact("driver", options.driver)
-        if kept != options.driver:
-            raise DriverChanged(
-                f"the guests in {options.directory} are the {kept} driver's; "
-                f"start with --driver {kept}, or with another directory"
-            )
-        self._take_up(journal, name)
-        driver = make_driver(options, directory, name)
-        driver.open()  # a hypervisor that cannot be reached is said at once, in one line
-        executor = ThreadPoolExecutor(WORKERS_A_HOST, thread_name_prefix=f"host-{number + 1}")
-        files = Files(
-            LocalPayloads(self.storage.vault, self.images),
-            ImageCache(directory / "images", max_bytes=options.image_cache_bytes),
-            directory,
-            utc_now,
+        name = name_of_host(number, options.hosts)
+        source = LocalPayloads(self.storage.vault, self.images)
+        directory = options.directory / "hosts" / str(number)
+        host = LocalHost(
+            options, directory, name, self.storage.log, source, lambda journal: self._take_up(journal, name)
         )
-        settings = HostSettings(host=HostName(journal.fact("host", name)), availability_zone=options.zone)
-        facts = partial(self._facts, settings.host)
-        agent = Agent(settings, self.storage.log, driver, journal, files, facts, executor, utc_now)
-        self._agents.append(agent)
-        self._drivers.append(driver)
-        self._executors.append(executor)
-        self._journals.append(journal)
-        return [agent, Queries(self.storage.log, driver, agent.service_id)]
+        host.driver.open()  # a hypervisor that cannot be reached is said at once, in one line
+        return host
 
     def _take_up(self, journal: Journal, name: str) -> None:
         """A journal that is new, or was put back from an older copy, takes the host's identity and epoch from the ledger:
@@ -218,48 +141,6 @@ class Embedded:
                 journal.fact("service_id", str(service.service_id))
                 journal.fact("compute_id", str(service.registration.node_id))
                 journal.set_fact("epoch", str(max(int(journal.fact("epoch", "0")), service.epoch)))
-
-    def _facts(self, host: str, facts: NodeFacts) -> NodeFacts:
-        """What the hypervisor says of itself, with the operator's ratios and reserves; one node a host, of its name."""
-        options = self.options
-        ours = {
-            VCPU: (options.cpu_allocation_ratio, options.reserved_host_cpus),
-            MEMORY_MB: (options.ram_allocation_ratio, options.reserved_host_memory_mib),
-            DISK_GB: (options.disk_allocation_ratio, options.reserved_host_disk_gib),
-        }
-        inventories = {
-            name: replace(inventory, allocation_ratio=ours[name][0], reserved=min(ours[name][1], inventory.total))
-            for name, inventory in facts.inventories.items()
-        }
-        return replace(facts, hypervisor_hostname=host, inventories=inventories)
-
-
-def make_driver(options: EmbeddedOptions, directory: Path, hostname: str) -> Driver:
-    if options.driver == "fake":
-        from hostagent.drivers.fake import FakeDriver
-
-        return FakeDriver(
-            directory / "fake",
-            hostname=hostname,
-            vcpus=options.fake_vcpus,
-            memory_mib=options.fake_memory_mib,
-            disk_gib=options.fake_disk_gib,
-        )
-    from hostagent.drivers.libvirt.driver import LibvirtDriver, LibvirtSettings
-
-    default_uri = "test:///default" if options.driver == "test" else "qemu:///system"
-    declared = options.driver == "test"
-    return LibvirtDriver(
-        LibvirtSettings(
-            connection_uri=options.libvirt_uri or default_uri,
-            instances_path=directory / "instances",
-            virt_type=options.virt_type,
-            bridge=options.bridge,
-            vcpus=options.fake_vcpus if declared else None,
-            memory_mib=options.fake_memory_mib if declared else None,
-            disk_gib=options.fake_disk_gib if declared else None,
-        )
-    )
 
 
 def lock(directory: Path) -> int:

@@ -25,7 +25,7 @@ POLL_S = 0.2
 
 
 def events(
-    storage: Storage, *, after: int = 0, instance: str | None = None, limit: int = 1000, follow: bool = False
+    storage: Storage[Any], *, after: int = 0, instance: str | None = None, limit: int = 1000, follow: bool = False
 ) -> Iterator[str]:
     """Recorded events as lines of JSON, oldest first."""
     shown = 0
@@ -65,7 +65,7 @@ def line_of(record: RecordedEvent) -> str:
     return orjson.dumps(body).decode()
 
 
-def verify(storage: Storage) -> tuple[int, list[str]]:
+def verify(storage: Storage[Any]) -> tuple[int, list[str]]:
     """How many records were checked, and what is wrong with them, a line each."""
     wrong: list[str] = []
     versions: dict[str, int] = {}
@@ -92,8 +92,13 @@ def verify(storage: Storage) -> tuple[int, list[str]]:
     return checked, wrong
 
 
-def rebuild(directory: Path, storage: Storage, name: str) -> Iterator[tuple[str, int, float]]:
-    """Rebuild one view, or `all`; yields each one's name, events and seconds.
+def view_files(directory: Path) -> list[Path]:
+    """The views kept under a directory: an embedded ledger's, or those of each projections process."""
+    return [path for path in (directory / "views.db", *sorted(directory.glob("views/*/views.db"))) if path.exists()]
+
+
+def rebuild(directory: Path, storage: Storage[Any], name: str) -> Iterator[tuple[str, int, float]]:
+    """Rebuild one view, or `all`, in every file that has it; yields each one's name, events and seconds.
 
     Raises:
         UnknownView
@@ -102,12 +107,14 @@ def rebuild(directory: Path, storage: Storage, name: str) -> Iterator[tuple[str,
         raise UnknownView(f"there is no projection {name!r}; there are {', '.join(VIEWS)}")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        for each in VIEWS if name == "all" else (name,):
+        files = view_files(directory) or [directory / "views.db"]
+        each_of = [(path, each) for path in files for each in (VIEWS if name == "all" else (name,))]
+        for path, each in each_of:
             task = bar.add_task(each)
             started = time.perf_counter()
 
             def show(done: int, of: int, task: Any = task) -> None:
                 bar.update(task, completed=done, total=of)
 
-            applied = rebuild_one(directory / "views.db", storage.log, VIEWS[each](), show)
+            applied = rebuild_one(path, storage.log, VIEWS[each](), show)
             yield each, applied, time.perf_counter() - started

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from commands.event_store import StoreUnavailable
+from commands.log.port import LogUnavailable
 from commands.neighbours.standalone.accounts import AccountsInvalid
 from commands.neighbours.standalone.tokens import TokenKeyInvalid
 from commands.records import RecordDamaged
 from commands.vault import VaultDamaged
 from domain.serialization import UnknownEventType
-from gateway.embedded import DirectoryInUse, DriverChanged
+from gateway.embedded import DirectoryInUse
+from gateway.hosts import DriverChanged
 from gateway.policy import PolicyInvalid
-from hostagent.agent import HostIdentityChanged
+from hostagent.agent_api import AgentApiError
 from hostagent.drivers.protocol import DriverError
-from hostagent.journal import JournalDamaged
+from hostagent.host_key import CredentialInvalid
+from hostagent.journal import HostIdentityChanged, JournalDamaged
 from projections.rebuild import AlreadyRebuilding, UnknownView
 
 REFUSALS: tuple[type[Exception], ...] = (
     AccountsInvalid,
+    AgentApiError,
     AlreadyRebuilding,
+    CredentialInvalid,
     DirectoryInUse,
     DriverChanged,
     DriverError,
     HostIdentityChanged,
     JournalDamaged,
+    LogUnavailable,
     OSError,
     PolicyInvalid,
     RecordDamaged,

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gateway.embedded import EmbeddedOptions
+    from commands.log.kafka_options import KafkaOptions
+
+    from gateway.options import Options, RoleOptions, StoreOptions, TlsOptions
+    from gateway.roles import Role
 
 Settings = Any  # oslo.config's ConfigOpts: `settings.api.max_limit`, `settings.shutdown_timeout`
-Options = dict[str, list[Any]]  # by section
+OptionTable = dict[str, list[Any]]  # by section
 
 DEFAULT = "DEFAULT"
 
@@ -25,7 +28,7 @@ class SettingsInvalid(Exception):
     """One line that names the file, the section and the option."""
 
 
-def options() -> Options:
+def options() -> OptionTable:
     """Every option there is."""
     from oslo_config import cfg
 
@@ -54,6 +57,7 @@ def options() -> Options:
             number("service_down_time", 60, min=1, help="Seconds without a sign of a host until it counts as down."),
             number("shutdown_timeout", 60, min=0, help="Seconds a guest has to shut down before its power is cut."),
             flag("force_config_drive", True, help="Give every server a config drive, asked for or not."),
+            text("my_ip", "127.0.0.1", help="The address of an agent's host, as operators are shown it."),
         ],
         "api": [
             number("max_limit", 1000, min=1, help="The most items of one answer to a list."),
@@ -107,6 +111,52 @@ def options() -> Options:
         "token": [
             number("expiration", 3600, min=60, help="Seconds that a token of the standalone identity service lives."),
         ],
+        "ssl": [
+            text("cert_file", None, help="The gateway's certificate, with its chain; set: HTTPS only."),
+            text("key_file", None, help="The private key of that certificate."),
+        ],
+        "metrics": [
+            text("listen", None, help="HOST:PORT of /metrics, /healthz and /readyz; unset: no such address."),
+        ],
+        "database": [
+            text("connection", None, secret=True, help="postgresql://…, with libpq's parameters; of roles only."),
+        ],
+        "vault": [
+            text("key_file", None, help="The master key, the same for all roles; unset: DIR/vault.key."),
+        ],
+        "kafka": [
+            text("bootstrap_servers", None, help="HOST:PORT of Kafka's brokers, with commas; of roles only."),
+            text(
+                "security_protocol",
+                "PLAINTEXT",
+                choices=["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"],
+                help="How brokers are spoken to.",
+            ),
+            text("ssl_cafile", None, help="Who must have signed the brokers' certificates; unset: the system's."),
+            text("ssl_certfile", None, help="This process's certificate, where brokers ask for one."),
+            text("ssl_keyfile", None, help="The private key of that certificate."),
+            text(
+                "sasl_mechanism",
+                "SCRAM-SHA-512",
+                choices=["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"],
+                help="How this process logs in, with a protocol of SASL.",
+            ),
+            text("sasl_username", None, help="As whom."),
+            text("sasl_password", None, secret=True, help="With which password."),
+            number("replication_factor", 1, min=1, help="Copies of each partition of a topic that is made."),
+            number("min_insync_replicas", 1, min=1, help="Copies that must have a message before it counts as sent."),
+            number("event_partitions", 6, min=1, help="Partitions of `instances` and of `allocations`, when made."),
+        ],
+        "agent": [
+            text("credential", None, help="The file that `compute-ledger host enroll` printed for this host."),
+            text("gateways", None, help="Where payloads and images are fetched: URLs with commas, tried in turn."),
+            text("ca_file", None, help="Who must have signed the gateways' certificates; unset: the system's."),
+        ],
+        "roles": [
+            flag(
+                "stand_by", True, help="Leave it to one process to be active; false: be active beside it, for drills."
+            ),
+        ],
     }
 
 
@@ -134,15 +184,19 @@ def load(files: Sequence[Path]) -> Settings:
     return conf
 
 
-def embedded_options(
+def process_options(
     settings: Settings, *, directory: Path, url: str, driver: str, hosts: int, libvirt_uri: str | None = None
-) -> EmbeddedOptions:
-    """What the embedded deployment is built from; `libvirt_uri` wins over the file's."""
-    from gateway.embedded import EmbeddedOptions
+) -> Options:
+    """What a process is built from; `libvirt_uri` wins over the file's.
+
+    Raises:
+        SettingsInvalid
+    """
+    from gateway.options import Options
 
     quota = {opt.dest: getattr(settings.quota, opt.dest) for opt in options()["quota"]}
     quota["injected_file_path_bytes"] = quota.pop("injected_file_path_length")
-    return EmbeddedOptions(
+    return Options(
         directory=directory,
         url=url,
         driver=driver,
@@ -172,6 +226,103 @@ def embedded_options(
         max_body_bytes=settings.oslo_middleware.max_request_body_size,
         trust_proxy=settings.oslo_middleware.enable_proxy_headers_parsing,
         quota_defaults=quota,
+        tls=tls_options(settings),
+    )
+
+
+def tls_options(settings: Settings) -> TlsOptions | None:
+    """Raises:
+    SettingsInvalid: a certificate without its key, or the other way round.
+    """
+    from gateway.options import TlsOptions
+
+    certificate, key = settings.ssl.cert_file, settings.ssl.key_file
+    if (certificate is None) != (key is None):
+        raise SettingsInvalid("[ssl] cert_file and key_file are set together, or not at all")
+    return None if certificate is None else TlsOptions(certificate=Path(certificate), key=Path(key))
+
+
+def role_options(
+    settings: Settings,
+    common: Options,
+    roles: frozenset[Role],
+    *,
+    store: str | None = None,
+    kafka: str | None = None,
+    credential: Path | None = None,
+    gateways: Sequence[str] = (),
+) -> RoleOptions:
+    """What a process of a distributed ledger is built from; what is given here wins over the files.
+
+    Raises:
+        SettingsInvalid: something that these roles need is not set.
+    """
+    from gateway.options import AgentOptions, RoleOptions
+    from gateway.roles import Role
+
+    agent = None
+    if Role.AGENT in roles:
+        file = credential or settings.agent.credential
+        urls = tuple(gateways) or tuple(filter(None, (settings.agent.gateways or "").split(",")))
+        if file is None or not urls:
+            raise SettingsInvalid("the role agent needs --credential FILE and --gateway URL, or [agent] in a file")
+        ca_file = settings.agent.ca_file
+        agent = AgentOptions(
+            credential=Path(file),
+            gateways=urls,
+            ca_file=None if ca_file is None else Path(ca_file),
+            host_ip=settings.my_ip,
+        )
+    return RoleOptions(
+        roles=roles,
+        name=f"compute-ledger {','.join(sorted(roles))}",
+        common=common,
+        kafka=kafka_options(settings, kafka),
+        store=store_options(settings, common.directory, store) if roles - {Role.AGENT} else None,
+        agent=agent,
+        stand_by=settings.roles.stand_by,
+    )
+
+
+def store_options(settings: Settings, directory: Path, url: str | None = None) -> StoreOptions:
+    """Raises:
+    SettingsInvalid: there is no URL, or it is none of PostgreSQL's.
+    """
+    from gateway.options import StoreOptions
+
+    url = url or settings.database.connection
+    if url is None:
+        raise SettingsInvalid("there is no store: --store postgresql://…, or [database] connection in a file")
+    if not url.startswith(("postgresql://", "postgres://")):
+        raise SettingsInvalid("the store is not a URL of PostgreSQL: postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
+    return StoreOptions(url=url, vault_key_file=Path(settings.vault.key_file or directory / "vault.key"))
+
+
+def kafka_options(settings: Settings, bootstrap: str | None = None) -> KafkaOptions:
+    """Raises:
+    SettingsInvalid
+    """
+    from commands.log.kafka_options import KafkaOptions
+
+    kafka = settings.kafka
+    bootstrap = bootstrap or kafka.bootstrap_servers
+    if bootstrap is None:
+        raise SettingsInvalid("there is no Kafka: --kafka HOST:PORT, or [kafka] bootstrap_servers in a file")
+    sasl = kafka.security_protocol.startswith("SASL")
+    if sasl and not (kafka.sasl_username and kafka.sasl_password):
+        raise SettingsInvalid(f"[kafka] {kafka.security_protocol} needs sasl_username and sasl_password")
+    return KafkaOptions(
+        bootstrap=bootstrap,
+        security_protocol=kafka.security_protocol,
+        ssl_cafile=kafka.ssl_cafile,
+        ssl_certfile=kafka.ssl_certfile,
+        ssl_keyfile=kafka.ssl_keyfile,
+        sasl_mechanism=kafka.sasl_mechanism if sasl else None,
+        sasl_username=kafka.sasl_username,
+        sasl_password=kafka.sasl_password,
+        replication_factor=kafka.replication_factor,
+        min_insync_replicas=kafka.min_insync_replicas,
+        event_partitions=kafka.event_partitions,
     )
 
 
@@ -185,7 +336,7 @@ def sample() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _refuse_unknown(file: Path, known: Options) -> None:
+def _refuse_unknown(file: Path, known: OptionTable) -> None:
     """Raises:
     SettingsInvalid
     """
@@ -232,7 +383,7 @@ def _where(section: str, name: str, files: Sequence[Path]) -> str:
     return ", ".join(str(file) for file in files if sets(file)) or ", ".join(map(str, files))
 
 
-def _names(section: str, known: Options) -> Iterator[str]:
+def _names(section: str, known: OptionTable) -> Iterator[str]:
     """Of the options of a section, the older names included that are still understood there."""
     for own, opts in known.items():
         for opt in opts:

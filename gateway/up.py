@@ -1,4 +1,7 @@
-"""`compute-ledger up`: the embedded ledger behind HTTP, from the first line of its log to a clean stop."""
+"""`compute-ledger up`: a ledger, or some of its roles, from the first line of its log to a clean stop.
+
+Once all is there one line goes to standard output: `ready` with the URL, or with the roles of a process that serves none.
+"""
 
 from __future__ import annotations
 
@@ -7,103 +10,19 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
 
-from gateway.app import Shell, compute_app
-from gateway.embedded import Embedded, EmbeddedOptions, tune
-from gateway.flavors import Flavors
-from gateway.hypervisors import Hypervisors
-from gateway.instance_actions import InstanceActions
-from gateway.keypairs import Keypairs
-from gateway.policy import Policy
-from gateway.quota_sets import QuotaSets
-from gateway.request import Handler, HandlerKey
-from gateway.server_action import ServerActions
-from gateway.server_create import CreateSettings, ServerCreate
-from gateway.servers import Servers
-from gateway.services import Services
+from gateway.embedded import Embedded, tune
+from gateway.faces import services
+from gateway.health import Health, Operators, asgi
+from gateway.options import Options, RoleOptions, TlsOptions
 from gateway.site import App, Site
-from gateway.standalone.glance import glance
-from gateway.standalone.keystone import keystone
-from gateway.standalone.links import Links
-from gateway.standalone.neutron import neutron
 
 READY_POLL_S = 0.01
-
-
-class CannotListen(Exception):
-    """The address is taken, or is not this machine's."""
-
-
-def listen(address: str) -> socket.socket:
-    """A listening socket on HOST:PORT; port 0 takes a free one.
-
-    Raises:
-        CannotListen: with one line that says why.
-    """
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise CannotListen(f"{address!r} is not HOST:PORT")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind((host.strip("[]"), int(port)))
-    except OSError as error:
-        sock.close()
-        raise CannotListen(f"cannot listen on {address}: {error.strerror or error}") from None
-    sock.listen(512)
-    return sock
-
-
-def url_of(sock: socket.socket) -> str:
-    host, port = sock.getsockname()[:2]
-    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{shown}:{port}"
-
-
-def handlers(ledger: Embedded) -> Mapping[HandlerKey, Handler]:
-    """Every operation that is built."""
-    backend, options = ledger.backend, ledger.options
-    max_limit = options.max_limit
-    create = CreateSettings(
-        force_config_drive=options.force_config_drive,
-        default_zone=options.default_schedule_zone,
-        metadata_items=options.quota_defaults["metadata_items"],
-    )
-    rooms = (
-        Servers(backend, max_limit),
-        ServerCreate(backend, ledger.images, ledger.networks, create),
-        ServerActions(backend, options.shutdown_timeout_s),
-        Flavors(backend, max_limit),
-        Keypairs(backend, max_limit),
-        QuotaSets(backend, ledger.identity, options.quota_defaults),
-        Services(backend),
-        Hypervisors(backend, max_limit),
-        InstanceActions(backend, max_limit),
-    )
-    return {key: handler for room in rooms for key, handler in room.handlers().items()}
-
-
-def site(ledger: Embedded) -> Site:
-    options = ledger.options
-    links = Links(trust_proxy=options.trust_proxy)
-    shell = Shell(
-        identity=ledger.identity,
-        policy=Policy(options.directory),
-        links=links,
-        max_body_bytes=options.max_body_bytes,
-    )
-    services: dict[str, App] = {
-        "identity": keystone(ledger.identity, links),
-        "image": glance(ledger.images, ledger.identity, links),
-        "network": neutron(ledger.networks, ledger.identity, links),
-        "compute": compute_app(shell, handlers(ledger)),
-    }
-    return Site(services)
 
 
 class Server(uvicorn.Server):
@@ -113,39 +32,98 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def serve(options: EmbeddedOptions, sock: socket.socket) -> None:
-    """Run until SIGTERM or SIGINT; prints one line, `ready URL`, once everything answers."""
+def serve(options: Options, sock: socket.socket, operators: str | None) -> None:
+    """The embedded ledger, until SIGTERM or SIGINT."""
     tune()
     ledger = Embedded(options)
+    health = Health(ledger.alive(), ledger.readiness())
+    told = None if operators is None else Operators(operators, health)
     ledger.start()
     try:
-        config = uvicorn.Config(
-            site(ledger),
-            http="httptools",
-            loop="uvloop",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,  # `gateway/standalone/links.py` honours them, where an operator says so
-            timeout_graceful_shutdown=10,
-        )
-        server = Server(config)
-        with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-            runner.run(_serve(server, sock, ledger, options.url))
+        if told is not None:
+            told.start()
+        site = Site({**services(ledger), "healthz": asgi(health.healthz), "readyz": asgi(health.readyz)})
+        _serve_http(site, sock, options.tls, ledger.hosts_up, f"ready {options.url}")
     finally:
-        if not ledger.stop():
-            os._exit(0)  # threads that wait for a hypervisor would keep the process
+        _stop(ledger.stop, told)
 
 
-async def _serve(server: uvicorn.Server, sock: socket.socket, ledger: Embedded, url: str) -> None:
-    ready = asyncio.create_task(_announce(server, ledger, url))
-    await server.serve(sockets=[sock])
-    ready.cancel()
+def serve_roles(options: RoleOptions, sock: socket.socket | None, operators: str | None) -> None:
+    """Some roles of a distributed ledger, until SIGTERM or SIGINT; `sock` where one of them is the gateway."""
+    from gateway.agent_api import agent_api
+    from gateway.distributed import Distributed
+
+    tune()
+    process = Distributed(options)
+    health = Health(process.alive(), process.readiness())
+    told = None if operators is None else Operators(operators, health)
+    process.start()
+    try:
+        if told is not None:
+            told.start()
+        gateway = process.gateway
+        if gateway is None or sock is None:
+            _wait_for_signal(f"ready {','.join(sorted(options.roles))}")
+            return
+        site: dict[str, App] = {
+            **services(gateway),
+            "agent": agent_api(gateway.storage, gateway.host_keys, gateway.images),
+            "healthz": asgi(health.healthz),
+            "readyz": asgi(health.readyz),
+        }
+        _serve_http(Site(site), sock, options.common.tls, lambda: True, f"ready {options.common.url}")
+    finally:
+        _stop(process.stop, told)
 
 
-async def _announce(server: uvicorn.Server, ledger: Embedded, url: str) -> None:
-    while not (server.started and ledger.hosts_up()):
+def _stop(stop: Callable[[], bool], told: Operators | None) -> None:
+    if told is not None:
+        told.stop()
+    if not stop():
+        os._exit(0)  # threads that wait for a hypervisor would keep the process
+
+
+def _wait_for_signal(ready: str) -> None:
+    told = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: told.set())
+    _say(ready)
+    told.wait()
+
+
+def _serve_http(
+    site: App, sock: socket.socket, tls: TlsOptions | None, is_ready: Callable[[], bool], ready: str
+) -> None:
+    config = uvicorn.Config(
+        site,
+        http="httptools",
+        loop="uvloop",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # `gateway/standalone/links.py` honours them, where an operator says so
+        timeout_graceful_shutdown=10,
+        ssl_certfile=None if tls is None else tls.certificate,
+        ssl_keyfile=None if tls is None else tls.key,
+    )
+    server = Server(config)
+
+    async def serving() -> None:
+        announcing = asyncio.create_task(_announce(server, is_ready, ready))
+        await server.serve(sockets=[sock])
+        announcing.cancel()
+
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(serving())
+
+
+async def _announce(server: uvicorn.Server, is_ready: Callable[[], bool], ready: str) -> None:
+    while not (server.started and is_ready()):
         await asyncio.sleep(READY_POLL_S)
-    sys.stdout.write(f"ready {url}\n")
+    _say(ready)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

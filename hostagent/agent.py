@@ -1,4 +1,4 @@
-"""Consume, plan, act, report. One agent a host; it has no database of the ledger's and no cloud credentials.
+"""Consume, plan, act (`acts.py`), report. One agent a host; it has no database of the ledger's and no cloud credentials.
 
 It is level-triggered: whatever happened meanwhile, the newest order of each guest and what the hypervisor says decide.
 Each guest is worked on by one thread at a time; an act is journalled before it begins and after it ends.
@@ -16,30 +16,27 @@ from datetime import datetime, timedelta
 
 import orjson
 
-from commands.log.port import LogRecord, Messages, orders_topic
+from commands.log.port import LogRecord, LogUnavailable, Messages, orders_topic
 from commands.log.reader import TopicReader
-from commands.log.reports import encode_report
-from commands.orders import Act, Order, WantedPower
+from commands.log.signed import Signer
+from commands.metrics import AGENT_ORDERS_REFUSED
+from commands.orders import Act, Order
 from commands.reports import HostReport, NodeFacts
 from domain.identifiers import HostName, InstanceId, NodeId, ServiceId
-from domain.instance.state import PowerState
 from domain.serialization import from_plain
-from hostagent.drivers.protocol import Driver, DriverError, GuestFiles, HypervisorUnreachable, ObservedGuest
-from hostagent.journal import Journal
+from hostagent.acts import Acts
+from hostagent.drivers.protocol import Driver, HypervisorUnreachable, ObservedGuest
+from hostagent.journal import HostIdentityChanged, Journal
 from hostagent.payloads import Files
 from hostagent.reconcile import Action, Enforce, Fail, Observe, Perform, Report, reconcile, refuses
-from hostagent.reports import Reporter, outcome
+from hostagent.reports import Reporter
+from hostagent.session import Session
 
 log = logging.getLogger(__name__)
 
 BATCH = 200
-BEAT_EVERY_S = 10  # Nova's [DEFAULT] report_interval
 OBSERVE_EVERY_S = 60
 RETRY_AFTER_S = 5
-
-
-class HostIdentityChanged(Exception):
-    """This host's directory belongs to another host name; a rename would split it in two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +57,13 @@ class Agent:
         facts: Callable[[NodeFacts], NodeFacts],
         executor: Executor,
         clock: Callable[[], datetime],
+        signer: Signer | None = None,
     ) -> None:
+        """`signer`: the host's key, where its word has to be proved; the journal is that host's already.
+
+        Raises:
+            HostIdentityChanged: the journal is another host's.
+        """
         self.name = f"agent-{settings.host}"
         self._settings = settings
         self._driver = driver
@@ -74,9 +77,14 @@ class Agent:
         named = journal.fact("host", settings.host)
         if named != settings.host:
             raise HostIdentityChanged(f"this directory belongs to host {named}, not to {settings.host}")
-        self._reporter = Reporter(the_log, self.service_id, settings.host)
+        if signer is not None and signer.service_id != self.service_id:
+            raise HostIdentityChanged(
+                f"this directory belongs to service {self.service_id}, not to {signer.service_id}"
+            )
+        self._reporter = Reporter(the_log, self.service_id, settings.host, signer)
         self._inbox = TopicReader(the_log, orders_topic(self.service_id))
-        self._epoch = 0
+        self._session = Session(self._reporter, journal, clock())
+        self._acts = Acts(self.service_id, driver, journal, files, self._reporter, self._look_again_soon)
         self._sequence = 0
         self._lock = threading.Lock()
         self._orders: dict[InstanceId, Order] = {}
@@ -85,8 +93,7 @@ class Agent:
         self._observed: dict[InstanceId, tuple[int, int]] = {}  # the last said of each: generation, power
         self._strangers: set[str] = set()
         self._due: dict[InstanceId, datetime] = {}  # to be looked at again, when
-        self._next_beat = clock()
-        self._next_observation = self._next_beat + timedelta(seconds=OBSERVE_EVERY_S)
+        self._next_observation = clock() + timedelta(seconds=OBSERVE_EVERY_S)
 
     # the consumer
 
@@ -94,13 +101,11 @@ class Agent:
         self._inbox.wait(timeout_s)
 
     def step(self) -> bool:
-        if self._epoch == 0:
+        if self._session.epoch == 0:
             self._open_session()
         now = self._clock()
-        if now >= self._next_beat:
-            self._next_beat = now + timedelta(seconds=BEAT_EVERY_S)
-            self._reporter.beat(self._epoch)
-        records = self._inbox.read(BATCH)
+        self._session.keep_up(now)
+        records = self._read()
         if records:
             self._take(records)
         with self._lock:
@@ -111,13 +116,14 @@ class Agent:
             self._look_at(instance_id)
         if now >= self._next_observation:
             self._next_observation = now + timedelta(seconds=OBSERVE_EVERY_S)
+            self._journal.forget_ended(now)
             self._look_round()
         return bool(records)
 
     @property
     def in_session(self) -> bool:
         """Whether it has told the ledger that it is here, since it was made."""
-        return self._epoch > 0
+        return self._session.told
 
     def idle(self) -> bool:
         """Whether no guest is being worked on."""
@@ -147,47 +153,64 @@ class Agent:
             self._files.trim(orders[i].guest for i in orders)
 
     def _open_session(self) -> None:
-        """Say what this host is. The ledger then orders all its guests again, under this session's epoch."""
+        """The ledger orders all guests of this host again once it hears of the session, under the session's epoch."""
         self._driver.open()
         facts = self._facts(self._driver.facts())
-        epoch = int(self._journal.fact("epoch", "0")) + 1
-        self._journal.set_fact("epoch", str(epoch))
-        report = HostReport(
-            service_id=self.service_id,
-            host=self._settings.host,
-            node_id=self.node_id,
-            epoch=epoch,
-            host_ip=self._settings.host_ip,
-            availability_zone=self._settings.availability_zone,
-            facts=facts,
-        )
-        self._reporter.session(report)
-        self._epoch = epoch
         self._driver.watch(self._look_at)
+        self._session.open(
+            lambda epoch: HostReport(
+                service_id=self.service_id,
+                host=self._settings.host,
+                node_id=self.node_id,
+                epoch=epoch,
+                host_ip=self._settings.host_ip,
+                availability_zone=self._settings.availability_zone,
+                facts=facts,
+            )
+        )
+
+    def _read(self) -> Sequence[LogRecord]:
+        """What is new on this host's topic; while the log does not answer, nothing, and the guests are looked after."""
+        try:
+            return self._inbox.read(BATCH)
+        except LogUnavailable:
+            return ()
 
     def _take(self, records: Sequence[LogRecord]) -> None:
         taken: dict[InstanceId, Order] = {}
         for record in records:
-            instance_id = InstanceId(uuid.UUID(record.key.partition("/")[0]))
-            if record.value is None:
+            try:
+                instance_id = InstanceId(uuid.UUID(record.key.partition("/")[0]))
+                order = None if record.value is None else from_plain(Order, orjson.loads(record.value))
+            except (ValueError, TypeError, KeyError, AttributeError) as error:  # the others are not to wait for it
+                log.error("an order under %.80r does not decode: %s", record.key, error)
+                continue
+            if order is None:
                 taken.pop(instance_id, None)
-                with self._lock:
-                    self._orders.pop(instance_id, None)
-                self._observed.pop(instance_id, None)
-                self._journal.forget(instance_id)
-                continue
-            order = from_plain(Order, orjson.loads(record.value))
-            refused = refuses(order, self._journal.entry(instance_id), self._epoch)
-            if refused is not None:
-                log.info("order %s refused: %s", order.order_id, refused)
-                continue
-            taken[instance_id] = order
-        self._journal.took((i, order.generation, order.epoch) for i, order in taken.items())
+                self._end(instance_id)
+            elif self._accepts(instance_id, order):
+                # At once, so that the next of these is held to it.
+                self._journal.took(instance_id, order.generation, order.epoch)
+                taken[instance_id] = order
         with self._lock:
             self._orders.update(taken)
         for instance_id in taken:
             self._look_at(instance_id)
         self._inbox.took(records)
+
+    def _end(self, instance_id: InstanceId) -> None:
+        with self._lock:
+            self._orders.pop(instance_id, None)
+        self._observed.pop(instance_id, None)
+        self._journal.end(instance_id, self._clock())
+
+    def _accepts(self, instance_id: InstanceId, order: Order) -> bool:
+        refused = refuses(order, self._journal.entry(instance_id), self._session.epoch)
+        if refused is None:
+            return True
+        AGENT_ORDERS_REFUSED.labels(refused.reason).inc()
+        log.info("order %s refused: %s", order.order_id, refused.message)
+        return False
 
     # one guest at a time
 
@@ -208,6 +231,8 @@ class Agent:
                 self._once(instance_id)
             except HypervisorUnreachable as error:
                 log.warning("nothing is known of guest %s: %s", instance_id, error)
+                self._look_again_soon(instance_id)
+            except LogUnavailable:  # what came of it is in the journal, or will be seen again
                 self._look_again_soon(instance_id)
             except Exception:
                 log.exception("guest %s could not be looked at", instance_id)
@@ -239,100 +264,19 @@ class Agent:
             case Report():
                 self._reporter.send(action.outcome)
             case Fail():
-                self._settle(order, action.act, succeeded=False, message=action.message)
+                self._acts.fail(order, action.act, action.message)
             case Enforce():
                 self._driver.power_off(order.guest.instance_id, 0)
             case Observe():
                 seen = (order.generation, action.power_state)
                 if self._observed.get(order.guest.instance_id) == seen:
                     return  # said already, and the ledger wants nothing else since
-                self._observed[order.guest.instance_id] = seen
                 with self._lock:
                     self._sequence += 1
                     sequence = self._sequence
                 self._reporter.observed(
-                    order.guest.instance_id, order.generation, action.power_state, self._epoch, sequence
+                    order.guest.instance_id, order.generation, action.power_state, self._session.epoch, sequence
                 )
+                self._observed[order.guest.instance_id] = seen
             case Perform():
-                self._perform(order, action.act)
-
-    def _perform(self, order: Order, act: Act) -> None:
-        guest = order.guest
-        self._journal.begin(guest.instance_id, act, order.task_revision)
-        try:
-            match act:
-                case Act.SPAWN:
-                    self._spawn(order)
-                case Act.POWER_ON:
-                    self._driver.power_on(guest)
-                case Act.POWER_OFF:
-                    self._driver.power_off(guest.instance_id, order.grace_s)
-                case Act.REBOOT:
-                    self._driver.reboot(guest.instance_id, hard=order.reboot_hard, grace_s=order.grace_s)
-                case Act.PURGE:
-                    self._driver.destroy(guest.instance_id)
-        except HypervisorUnreachable:
-            raise  # the outcome is not known: say nothing, look again later
-        except DriverError as error:
-            self._failed(order, act, str(error))
-        except Exception as error:  # a fault of ours: still an outcome that an operator can act on
-            log.exception("%s of guest %s failed", act, guest.instance_id)
-            self._failed(order, act, f"{type(error).__name__}: {error}")
-        else:
-            self._settle(order, act, succeeded=True)
-
-    def _spawn(self, order: Order) -> None:
-        files = GuestFiles()
-        try:
-            if self._driver.boots_images:
-                files = self._files.prepare(order.guest)
-            self._driver.create(order.guest, files)
-        except HypervisorUnreachable:
-            raise
-        except Exception as error:
-            self._files.discard(files)
-            try:
-                self._driver.destroy(order.guest.instance_id)  # so that "failed" also means: nothing of it is here
-            except Exception as remains:
-                raise HypervisorUnreachable(
-                    f"{error}; what there is of the guest cannot be removed: {remains}"
-                ) from error
-            raise
-
-    def _failed(self, order: Order, act: Act, message: str) -> None:
-        log.warning("%s of guest %s failed: %s", act, order.guest.instance_id, message)
-        if act is Act.PURGE:
-            # Not settled: it is tried again for as long as the purge is wanted.
-            report = outcome(
-                order, self.service_id, act, succeeded=False, power_state=PowerState.NO_STATE, message=message
-            )
-            self._reporter.send(encode_report(report))
-            self._look_again_soon(order.guest.instance_id)
-            return
-        self._settle(order, act, succeeded=False, message=message)
-
-    def _settle(self, order: Order, act: Act, *, succeeded: bool, message: str = "") -> None:
-        instance_id = order.guest.instance_id
-        report = encode_report(
-            outcome(
-                order,
-                self.service_id,
-                act,
-                succeeded=succeeded,
-                power_state=self._power_state(order, act, succeeded),
-                message=message,
-            )
-        )
-        self._journal.settle(instance_id, order.task_revision, report)
-        self._reporter.send(report)
-
-    def _power_state(self, order: Order, act: Act, succeeded: bool) -> int:
-        if act is Act.PURGE:
-            return PowerState.NO_STATE
-        if succeeded:
-            return PowerState.SHUTDOWN if order.wanted is WantedPower.OFF else PowerState.RUNNING
-        try:
-            observed = self._driver.observe_guest(order.guest.instance_id)
-        except DriverError:
-            return PowerState.NO_STATE  # not known; the next look tells
-        return PowerState.NO_STATE if observed is None else observed.power_state
+                self._acts.perform(order, action.act)

@@ -9,24 +9,26 @@ import base64
 import secrets
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import orjson
 
 from commands.orders import GuestSpec
-from domain.identifiers import VaultRef
+from domain.identifiers import InstanceId, VaultRef
+from domain.instance.events import BootFile, ImageSpec
 from hostagent.config_drive import ConfigDrivePayload, write_config_drive
 from hostagent.drivers.protocol import DriverError, GuestFiles
 from hostagent.images import ImageCache
 
 
 class PayloadSource(Protocol):
-    def payload(self, ref: VaultRef) -> bytes | None:
-        """A sealed payload's bytes; None when it is gone."""
+    def payload(self, instance_id: InstanceId, ref: VaultRef) -> bytes | None:
+        """The bytes of a sealed payload of a guest; None when it is gone."""
 
-    def fetch_image(self, image_id: str, to: Path) -> None:
-        """Put an image's bytes at `to`.
+    def fetch_image(self, instance_id: InstanceId, image_id: str, to: Path) -> None:
+        """Put the bytes of an image that a guest boots from at `to`.
 
         Raises:
             Exception: they cannot be had; the message says why.
@@ -51,13 +53,9 @@ class Files:
         image = guest.image
         root = kernel = ramdisk = drive = None
         if image is not None:
-            root = self._image(image.image_id, image.checksum_algorithm, image.checksum)
-            if image.kernel is not None:
-                boot = image.kernel
-                kernel = self._image(boot.image_id, boot.checksum_algorithm, boot.checksum)
-            if image.ramdisk is not None:
-                boot = image.ramdisk
-                ramdisk = self._image(boot.image_id, boot.checksum_algorithm, boot.checksum)
+            root = self._image(guest, image)
+            kernel = None if image.kernel is None else self._image(guest, image.kernel)
+            ramdisk = None if image.ramdisk is None else self._image(guest, image.ramdisk)
         if guest.config_drive:
             drive = self._directory / f"{guest.instance_id}.config.iso"
             payload = self._payload_of(guest)
@@ -87,25 +85,29 @@ class Files:
         if files.config_drive is not None:
             files.config_drive.unlink(missing_ok=True)
 
-    def _image(self, image_id: str, algorithm: str | None, checksum: str | None) -> Path:
+    def _image(self, guest: GuestSpec, image: ImageSpec | BootFile) -> Path:
+        fetch = partial(self._source.fetch_image, guest.instance_id)
         try:
-            return self._images.ensure(image_id, algorithm, checksum, self._source.fetch_image)
+            return self._images.ensure(image.image_id, image.checksum_algorithm, image.checksum, fetch)
         except Exception as error:
-            raise DriverError(f"image {image_id} cannot be had: {error}") from error
+            raise DriverError(f"image {image.image_id} cannot be had: {error}") from error
 
     def _payload_of(self, guest: GuestSpec) -> ConfigDrivePayload:
-        password = self._payload(guest.admin_password)
-        injected = self._payload(guest.injected_files)
+        password = self._payload(guest, guest.admin_password)
+        injected = self._payload(guest, guest.injected_files)
         return ConfigDrivePayload(
-            user_data=self._payload(guest.user_data),
+            user_data=self._payload(guest, guest.user_data),
             admin_password=None if password is None else password.decode(),
             injected_files=() if injected is None else decode_injected_files(injected),
         )
 
-    def _payload(self, ref: VaultRef | None) -> bytes | None:
+    def _payload(self, guest: GuestSpec, ref: VaultRef | None) -> bytes | None:
         if ref is None:
             return None
-        payload = self._source.payload(ref)
+        try:
+            payload = self._source.payload(guest.instance_id, ref)
+        except Exception as error:
+            raise DriverError(f"a payload of the guest cannot be had: {error}") from error
         if payload is None:
             raise DriverError("a payload that the guest was created with is no longer kept")
         return payload

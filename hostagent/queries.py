@@ -8,7 +8,7 @@ import uuid
 
 import orjson
 
-from commands.log.port import ANSWERS, Message, Messages, queries_topic
+from commands.log.port import ANSWERS, LogUnavailable, Message, Messages, queries_topic
 from commands.log.reader import TopicReader
 from domain.identifiers import InstanceId, ServiceId
 from hostagent.drivers.protocol import Driver, DriverError
@@ -39,12 +39,18 @@ class Queries:
         self._reader.took(records)  # an answer that cannot be given is not worth a second one
         for record in records:
             if record.value is not None:
-                answer = self._answer(orjson.loads(record.value))
-                self._log.publish([Message(ANSWERS, record.key, orjson.dumps(answer))])
+                self._publish(record.key, self._answer(record.value))
         return bool(records)
 
-    def _answer(self, query: dict[str, str]) -> dict[str, str]:
+    def _publish(self, key: str, answer: dict[str, str]) -> None:
         try:
+            self._log.publish([Message(ANSWERS, key, orjson.dumps(answer))])
+        except LogUnavailable as error:
+            log.warning("a query could not be answered: %s", error)
+
+    def _answer(self, asked: bytes) -> dict[str, str]:
+        try:
+            query = orjson.loads(asked)
             if query["what"] == "console":
                 console = self._driver.console_output(InstanceId(uuid.UUID(query["instance_id"])))
                 return {"console": base64.b64encode(console).decode()}

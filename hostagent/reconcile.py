@@ -53,12 +53,21 @@ Action = Perform | Report | Fail | Enforce | Observe
 _OFF = (PowerState.SHUTDOWN, PowerState.CRASHED, PowerState.NO_STATE)
 
 
-def refuses(order: Order, entry: Entry, epoch: int) -> str | None:
-    """Why an order is not taken: it is of an older host session, or older than one already taken."""
+@dataclass(frozen=True, slots=True)
+class RefusedOrder:
+    reason: str  # "epoch", "generation" or "ended"
+    message: str
+
+
+def refuses(order: Order, entry: Entry, epoch: int) -> RefusedOrder | None:
+    """Why an order is not taken: it is of an older host session, older than one already taken, or of a residency that
+    has ended."""
     if order.epoch < max(epoch, entry.epoch):
-        return f"epoch {order.epoch} is older than {max(epoch, entry.epoch)}"
+        return RefusedOrder("epoch", f"epoch {order.epoch} is older than {max(epoch, entry.epoch)}")
+    if entry.ended is not None and order.generation <= entry.generation:
+        return RefusedOrder("ended", f"the guest's time here ended with generation {entry.generation}")
     if order.generation < entry.generation:
-        return f"generation {order.generation} is lower than {entry.generation}"
+        return RefusedOrder("generation", f"generation {order.generation} is lower than {entry.generation}")
     return None
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from commands.log.port import Log
+from commands.log.port import Events
 from domain.recorded import RecordedEvent
 from projections.views import Projection, connect, create, drop, real_names, show, writing
 
@@ -28,7 +28,7 @@ class UnknownView(Exception):
 
 
 def rebuild(
-    path: Path, the_log: Log, projection: Projection, progress: Callable[[int, int], None] = lambda done, of: None
+    path: Path, the_log: Events, projection: Projection, progress: Callable[[int, int], None] = lambda done, of: None
 ) -> int:
     """Rebuild one view from position 1; returns the number of events applied.
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from commands.log.port import Log
+from commands.log.port import Events
 from domain.recorded import RecordedEvent
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class Views:
 
     name = "views"
 
-    def __init__(self, path: Path, the_log: Log, projections: Sequence[Projection]) -> None:
+    def __init__(self, path: Path, the_log: Events, projections: Sequence[Projection]) -> None:
         self._log = the_log
         self._projections = projections
         self._db = _sound(path)

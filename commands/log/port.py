@@ -17,6 +17,9 @@ from domain.recorded import RecordedEvent
 REPORTS = "reports"
 ANSWERS = "answers"
 HEARTBEATS = "heartbeats"
+LEDGER = "ledger"  # every event, in position order, in one partition
+INSTANCES = "instances"  # those of instances, keyed by stream
+ALLOCATIONS = "allocations"  # those of resource providers: inventories and claims, keyed by stream
 
 
 def orders_topic(service_id: ServiceId) -> str:
@@ -36,6 +39,10 @@ class Message:
     topic: str
     key: str
     value: bytes | None  # none: the key is gone (a tombstone, where the topic is compacted)
+    headers: tuple[
+        tuple[str, bytes], ...
+    ] = ()  # for readers outside the ledger; the embedded log has none and drops them
+    partition: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,7 @@ class LogRecord:
     offset: int  # grows along a topic; may have holes
     key: str
     value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +93,9 @@ class Messages(Protocol):
     def close(self) -> None: ...
 
 
-class Log(Messages, Protocol):
+class Events(Protocol):
+    """What was recorded, for those who read."""
+
     def head(self) -> int:
         """The position of the newest event."""
 
@@ -99,6 +109,8 @@ class Log(Messages, Protocol):
     def wait_for_events(self, after: int, timeout_s: float) -> bool:
         """Whether the head has passed `after`, at the latest after the time-out."""
 
+
+class Log(Messages, Events, Protocol):
     def committed(self, before: int, events: Sequence[RecordedEvent]) -> None:
         """The appender of this process recorded these, the first right after the head `before`."""
 

@@ -11,6 +11,7 @@ from itertools import islice
 from domain.recorded import RecordedEvent
 
 EVENTS_KEPT = 4096
+RUNS_AHEAD = 256
 
 
 class RecentEvents:
@@ -21,6 +22,7 @@ class RecentEvents:
         self._events: deque[RecordedEvent] = deque(maxlen=EVENTS_KEPT)
         self._head = head
         self._after = head if fed else sys.maxsize
+        self._ahead: dict[int, Sequence[RecordedEvent]] = {}  # by the position before them, which has yet to come
         self._turn = threading.Condition()
 
     @property
@@ -38,14 +40,29 @@ class RecentEvents:
             if before != self._head:  # some in between were not told
                 self._events.clear()
                 self._after = before
-            overflow = len(self._events) + len(events) - EVENTS_KEPT
-            if overflow > len(self._events):
-                self._after = events[overflow - len(self._events) - 1].position
-            elif overflow > 0:
-                self._after = self._events[overflow - 1].position
-            self._events.extend(events)
-            self._head = events[-1].position
+            self._extend(events)
+            while (following := self._ahead.pop(self._head, None)) is not None:
+                self._extend(following)
+            for passed in [position for position in self._ahead if position < self._head]:
+                del self._ahead[passed]
             self._turn.notify_all()
+
+    def add_ahead(self, before: int, events: Sequence[RecordedEvent]) -> None:
+        """As `add`; but where some in between are still to come, these wait for them."""
+        with self._turn:
+            if before > self._head and len(self._ahead) < RUNS_AHEAD:
+                self._ahead[before] = events
+                return
+        self.add(before, events)
+
+    def _extend(self, events: Sequence[RecordedEvent]) -> None:
+        overflow = len(self._events) + len(events) - EVENTS_KEPT
+        if overflow > len(self._events):
+            self._after = events[overflow - len(self._events) - 1].position
+        elif overflow > 0:
+            self._after = self._events[overflow - 1].position
+        self._events.extend(events)
+        self._head = events[-1].position
 
     def read(self, after: int, limit: int) -> tuple[RecordedEvent, ...]:
         """The next events as far as they are held; none says nothing about what there is."""

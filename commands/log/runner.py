@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from commands.log.consumer import Consumer
-from commands.log.port import Log
+from commands.log.port import Messages
 from domain.serialization import UnknownEventType
 
 log = logging.getLogger(__name__)
@@ -21,12 +21,13 @@ LONGEST_PAUSE_S = 5.0
 
 
 class Runner:
-    def __init__(self, the_log: Log, consumers: Sequence[Consumer]) -> None:
+    def __init__(self, the_log: Messages, consumers: Sequence[Consumer]) -> None:
         self._log = the_log
         self._consumers = consumers
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
         self.failing: dict[str, str] = {}  # consumer → why its last step failed
+        self.ended: dict[str, str] = {}  # consumer → why it will not be stepped again
 
     def start(self) -> None:
         for consumer in self._consumers:
@@ -41,13 +42,22 @@ class Runner:
             thread.join()
         self._threads.clear()
 
+    def failed(self) -> str | None:
+        """Which consumers' last step failed, and why."""
+        return _listed(self.failing)
+
+    def stopped(self) -> str | None:
+        """Which consumers have stopped for good, and why."""
+        return _listed(self.ended)
+
     def _run(self, consumer: Consumer) -> None:
         pause_s = 0.05
         while not self._stopping.is_set():
             try:
-                worked = consumer.step()
+                if not consumer.step() and not self._stopping.is_set():
+                    consumer.wait(POLL_S)
             except UnknownEventType as unknown:
-                self.failing[consumer.name] = str(unknown)
+                self.failing[consumer.name] = self.ended[consumer.name] = str(unknown)
                 log.error("%s stops: %s; upgrade this process", consumer.name, unknown)
                 return
             except Exception as error:
@@ -58,8 +68,10 @@ class Runner:
                 continue
             pause_s = 0.05
             self.failing.pop(consumer.name, None)
-            if not worked and not self._stopping.is_set():
-                consumer.wait(POLL_S)
+
+
+def _listed(reasons: Mapping[str, str]) -> str | None:
+    return "; ".join(f"{name}: {why}" for name, why in sorted(reasons.items())) or None
 
 
 def drain(consumers: Sequence[Consumer], done: Callable[[], bool] = lambda: False) -> None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from commands.neighbours.identity import Credentials
 from domain.errors import Invalid
@@ -40,6 +40,13 @@ class Images(Protocol):
 
     def fetch(self, image_id: str, to: Path) -> None:
         """Put the image's bytes at `to`, complete or not at all. The file is the caller's own.
+
+        Raises:
+            ImageNotFound, ImageNotActive: there are no bytes to be had.
+        """
+
+    def open(self, image_id: str) -> BinaryIO:
+        """The image's bytes, to be read in pieces and closed by the caller, whole even if it is deleted meanwhile.
 
         Raises:
             ImageNotFound, ImageNotActive: there are no bytes to be had.

@@ -17,10 +17,11 @@ from commands.appender import Appender
 from commands.command import Ask, Move, Unit
 from commands.compute_service import MarkServiceDown, MarkServiceUp
 from commands.event_store import EventStore
+from commands.host_keys import HostKeys
 from commands.instance.delete import DeleteInstance
 from commands.instance.outcome import MarkOverdue
-from commands.log.port import HEARTBEATS, Log
-from commands.log.reader import TopicReader
+from commands.log.port import Log
+from commands.process_managers.heartbeats import Heartbeats
 from commands.records import Records
 from commands.snapshots import Snapshots
 from domain.compute_service import ServiceCameUp, ServiceDeleted, ServiceWentDown
@@ -89,6 +90,7 @@ class DeadlinesManager:
         snapshots: Snapshots,
         clock: Callable[[], datetime],
         service_down_after_s: int = SERVICE_DOWN_AFTER_S,
+        keys: HostKeys | None = None,
     ) -> None:
         self._log = the_log
         self._appender = appender
@@ -97,12 +99,13 @@ class DeadlinesManager:
         self._snapshots = snapshots
         self._clock = clock
         self._service_down_after_s = service_down_after_s
+        self._keys = keys
         self._position = -1
         self._persisted = 0
         self._pending: dict[InstanceId, _Pending] = {}
         self._sessions: dict[ServiceId, _Session] = {}
         self._heard: dict[ServiceId, datetime] = {}
-        self._heartbeats: TopicReader | None = None
+        self._heartbeats: Heartbeats | None = None
         self._next_check = clock()
 
     def wait(self, timeout_s: float) -> None:
@@ -133,7 +136,7 @@ class DeadlinesManager:
             if not service.deleted:
                 self._sessions[service.service_id] = _Session(service.epoch, service.up, folded.version)
                 self._heard[service.service_id] = now  # it has the whole time to be heard of after a start of ours
-        self._heartbeats = TopicReader(self._log, HEARTBEATS, self._log.end(HEARTBEATS))
+        self._heartbeats = Heartbeats(self._log, self._keys)
 
     def _note(self, record: RecordedEvent) -> None:
         event = record.event
@@ -211,10 +214,8 @@ class DeadlinesManager:
         """Take in the heartbeats; a host that was down and beats is up again."""
         asks = []
         assert self._heartbeats is not None
-        beats = self._heartbeats.read(BATCH)
-        self._heartbeats.took(beats)
-        for beat in beats:
-            service_id, epoch = ServiceId(UUID(beat.key)), int(beat.value or b"0")
+        for beat in self._heartbeats.listen(BATCH):
+            service_id, epoch = beat.service_id, beat.epoch
             session = self._sessions.get(service_id)
             if session is None or epoch < session.epoch:
                 continue  # of a session that has been replaced

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from uuid import UUID
 
 import orjson
 
@@ -75,6 +76,7 @@ class OrdersManager:
         self._persisted = 0
         self._instances: OrderedDict[StreamId, Folded] = OrderedDict()
         self._epochs: dict[ServiceId, int] = {}
+        self._hosts: set[ServiceId] = set()
 
     def wait(self, timeout_s: float) -> None:
         self._log.wait_for_events(self._position, timeout_s)
@@ -83,6 +85,10 @@ class OrdersManager:
         if self._position < 0:
             self._persisted = self._position = self._log.position(self.name)
             self._epochs.clear()  # another process may have passed hosts' new sessions
+            self._hosts = {
+                _service_of(stream) for kind in ("host_key", "service") for stream in self._store.streams(kind)
+            }
+        self._fill_new_topics()
         records = self._log.events(self._position, BATCH)
         if not records:
             return False
@@ -100,8 +106,16 @@ class OrdersManager:
         self._position = new
         return True
 
+    def _fill_new_topics(self) -> None:
+        """An order topic that is new, or was lost, gets every order of its host."""
+        for service_id in self._log.hosts(self._hosts):
+            self._log.publish(list(self._all_of_host(service_id)))
+            self._log.filled(service_id)
+
     def _messages(self, record: RecordedEvent) -> Iterable[Message]:
         event = record.event
+        if category_of(record.stream) in ("host_key", "service"):
+            self._hosts.add(_service_of(record.stream))
         if isinstance(event, ServiceCameUp):
             self._epochs[event.service_id] = event.epoch
             return self._all_of_host(event.service_id)
@@ -151,6 +165,8 @@ class OrdersManager:
 
     def _all_of_host(self, service_id: ServiceId) -> Iterable[Message]:
         service = self._folded(service_stream(service_id)).state
+        if service is None:  # its agent has yet to say what it is
+            return
         tree: ProviderTree | None = self._folded(provider_stream(service.registration.node_id)).state
         for consumer_id in () if tree is None else tree.claims:
             instance = self._folded(StreamId(f"instance:{consumer_id}")).state
@@ -230,6 +246,10 @@ def guest_of(instance: Instance, residence: Residence) -> GuestSpec:
         admin_password=request.admin_password,
         injected_files=request.injected_files,
     )
+
+
+def _service_of(stream: StreamId) -> ServiceId:
+    return ServiceId(UUID(stream.partition(":")[2]))
 
 
 def _key(instance: Instance, residence: Residence) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from commands.event_store import StoreUnavailable
+from commands.instance.outcome import RecordOutcome
 from commands.log.port import REPORTS, Message
-from commands.log.reports import decode_report, encode_report
 from domain.instance.state import VmState
+from tests.support.enrolled import Counted
 from tests.support.ledger import Crash, Ledger, require_nothing_leaked
-from tests.support.samples import sample
 
 
 def send(ledger: Ledger, *values: bytes) -> None:
@@ -90,7 +92,7 @@ def test_a_commit_without_an_answer_loses_no_report(ledger: Ledger, when: str) -
 
 
 def test_two_inboxes_active_at_once_record_each_report_once(two_hosts: Ledger) -> None:
-    other = two_hosts.command_side().consumers[2]
+    other = two_hosts.command_side().consumers["inbox"]()
     ids = two_hosts.create(4)
     for name in ("build", "orders", "alpha", "beta"):
         two_hosts.step(name)
@@ -125,10 +127,24 @@ def test_reports_that_a_power_cut_took_do_not_hide_those_that_follow(ledger: Led
     assert ledger.instance(instance_id).vm_state is VmState.STOPPED
 
 
-@pytest.mark.parametrize("name", ["HostReport", "OutcomeReport", "ObservationReport"])
-def test_a_report_reads_as_it_was_sent(name: str) -> None:
-    from commands import reports as forms
+def test_a_report_that_cannot_be_decided_does_not_stop_those_that_come_with_it(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [instance_id, other] = ledger.create(2)
+    ledger.settle_without("inbox")
+    decide = ledger.appender._decisions[RecordOutcome]
 
-    report = sample(getattr(forms, name))
+    def broken_for_one(command: Any, states: Any) -> Any:
+        if command.report.instance_id == other:
+            raise ZeroDivisionError("a fault of ours")
+        return decide(command, states)
 
-    assert decode_report(encode_report(report)) == report
+    monkeypatch.setitem(ledger.appender._decisions, RecordOutcome, broken_for_one)  # type: ignore[arg-type]
+    counted = Counted()
+    ledger.settle()
+    assert ledger.instance(instance_id).vm_state is VmState.ACTIVE
+    assert counted() == {"failed": 1}
+
+    monkeypatch.undo()
+    ledger.pass_time(70)
+    assert ledger.instance(other).vm_state is VmState.ACTIVE, "its host says it again"

@@ -114,7 +114,8 @@ class AnyOrderOfThings(RuleBasedStateMachine):
             self.directory, HOSTS, size=HostSize(vcpus=5, memory_mib=4096), views=True, quota_defaults=defaults
         )
         self.ledger.with_flavors()
-        self.others = {c.name: c for c in self.ledger.command_side().consumers}  # a second, active by accident
+        side = self.ledger.command_side()  # a second one, active by accident
+        self.others = {name: make() for name, make in side.consumers.items()}
         self.states: dict[StreamId, Any] = {}
         self.versions: dict[StreamId, int] = {}
         self.position = 0

@@ -12,8 +12,12 @@ import pytest
 from eventsourcing.persistence import StoredEvent
 
 from commands.event_store import EventStore, Snapshot, StoreUnavailable
+from commands.postgresql_store import PostgreSQLEventStore
 from commands.sqlite_store import SQLiteEventStore
 from domain.identifiers import StreamId
+from tests.support.postgresql import database, postgresql
+
+__all__ = ["database", "postgresql"]
 
 A, B = StreamId("instance:a"), StreamId("instance:b")
 
@@ -30,11 +34,14 @@ class Stores:
         return store
 
 
-@pytest.fixture(params=["sqlite"])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
     match request.param:
         case "sqlite":
             found = Stores(lambda: SQLiteEventStore(tmp_path / "ledger.db"))
+        case "postgresql":
+            url = request.getfixturevalue("database")
+            found = Stores(lambda: PostgreSQLEventStore(url))
     yield found
     for store in found.opened:
         store.close()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import stat
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -209,7 +212,7 @@ def test_its_files_are_for_their_owner_only_and_hold_no_password_but_in_clouds_y
     standalone: StandaloneIdentity, tmp_path: Path
 ) -> None:
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"identity.toml", "token.key", "clouds.yaml"}
+    assert names == {"identity.toml", "token.key", "clouds.yaml", "revoked_tokens", "identity.lock"}
     for path in tmp_path.iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     lines = (tmp_path / "clouds.yaml").read_text().splitlines()
@@ -272,3 +275,129 @@ def test_a_broken_edit_is_one_clear_line_and_what_was_said_before_stays_in_force
     assert (tmp_path / "identity.toml").read_text() == broken
     with pytest.raises(AccountsInvalid, match=complaint):
         start()
+
+
+# another process over the same directory
+
+
+@pytest.fixture
+def other(standalone: StandaloneIdentity, start: Callable[[], StandaloneIdentity]) -> StandaloneIdentity:
+    return start()
+
+
+def test_a_token_of_one_process_is_valid_at_the_others_until_any_of_them_revokes_it(
+    standalone: StandaloneIdentity, other: StandaloneIdentity
+) -> None:
+    for issuer, revoker, third in ((standalone, other, standalone), (standalone, standalone, other)):
+        token, unharmed = token_of(issuer, "demo"), token_of(issuer, "demo")
+        assert third.validate(token) == revoker.validate(token) is not None
+        revoker.revoke(token)
+        assert third.validate(token) is None
+        assert third.claims(token) is None
+        assert third.validate(unharmed)
+
+
+def test_no_revocation_is_lost_to_another_process_that_drops_the_expired_ones(
+    start: Callable[[], StandaloneIdentity], clock: Clock
+) -> None:
+    first, watching = start(), start()
+    revoked = []
+    for _ in range(4):
+        first.revoke(token_of(first, "demo"))
+        clock.now += LIFETIME_S  # the one above has expired, and the next start drops it
+        revoked.append(token_of(first, "demo"))
+        first.revoke(revoked[-1])
+        start()
+        clock.now += 1
+        revoked.append(token_of(first, "demo"))
+        first.revoke(revoked[-1])
+        start()
+        clock.now -= LIFETIME_S + 1
+    clock.now += LIFETIME_S
+    for identity in (watching, first, start()):
+        assert [identity.validate(token) for token in revoked] == [None] * len(revoked)
+
+
+def test_a_file_of_revocations_is_not_taken_for_the_one_it_stands_in_for(
+    start: Callable[[], StandaloneIdentity], clock: Clock
+) -> None:
+    first, watching = start(), start()
+    for number in range(10):
+        clock.now += LIFETIME_S
+        start()  # puts an empty file in the place of the last
+        token = token_of(first, "demo")
+        first.revoke(token)
+        if number % 2:  # of three files, a file system gives the last the inode of the first
+            assert watching.validate(token) is None
+
+
+def test_a_revocation_that_a_crash_cut_off_does_not_spoil_the_next_one(
+    standalone: StandaloneIdentity, other: StandaloneIdentity, start: Callable[[], StandaloneIdentity], tmp_path: Path
+) -> None:
+    cut_off, token = token_of(standalone, "demo"), token_of(standalone, "demo")
+    claims = standalone.claims(cut_off)
+    assert claims is not None
+    with (tmp_path / "revoked_tokens").open("a") as file:
+        file.write(claims.audit_id[:7])
+    assert other.validate(cut_off)
+    standalone.revoke(token)
+    for identity in (standalone, other, start()):
+        assert identity.validate(token) is None
+        assert identity.validate(cut_off)
+
+
+def test_what_was_revoked_stays_so_when_the_file_is_emptied_or_taken_away(
+    standalone: StandaloneIdentity, other: StandaloneIdentity, tmp_path: Path
+) -> None:
+    first, second, third = (token_of(standalone, "demo") for _ in range(3))
+    standalone.revoke(first)
+    assert other.validate(first) is None
+    os.truncate(tmp_path / "revoked_tokens", 0)
+    assert other.validate(first) is None
+    standalone.revoke(second)
+    assert other.validate(second) is None
+    (tmp_path / "revoked_tokens").unlink()
+    assert other.validate(second) is None
+    standalone.revoke(third)
+    assert [other.validate(token) for token in (first, second, third)] == [None] * 3
+
+
+def test_changes_of_accounts_through_several_processes_are_all_kept_and_seen(
+    standalone: StandaloneIdentity, other: StandaloneIdentity
+) -> None:
+    token = token_of(standalone, "demo")
+    assert other.validate(token)
+    alter_user(standalone, "admin", email="admin@example.org")
+    alter_user(other, "demo", description="another's change")
+    assert standalone.accounts == other.accounts
+    assert user(other, "admin").email == "admin@example.org"
+    assert user(standalone, "demo").description == "another's change"
+    alter_user(standalone, "demo", enabled=False)
+    assert other.validate(token) is None
+
+
+def test_every_change_of_accounts_is_seen_however_soon_it_follows_and_however_alike_it_is(
+    standalone: StandaloneIdentity, other: StandaloneIdentity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: 1_700_000_000_000_000_000)
+    for number in range(10, 60):
+        alter_user(standalone, "demo", description=f"{number} a")
+        alter_user(standalone, "demo", description=f"{number} b")
+        assert user(other, "demo").description == f"{number} b"
+
+
+def test_a_change_that_cannot_be_read_for_want_of_descriptors_is_read_once_it_can(
+    standalone: StandaloneIdentity, other: StandaloneIdentity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = token_of(standalone, "demo")
+    assert other.validate(token)
+    alter_user(standalone, "demo", enabled=False)
+
+    def no_descriptor_left(*_: object, **__: object) -> str:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_text", no_descriptor_left)
+        with pytest.raises(OSError, match="Too many"):
+            other.validate(token)
+    assert other.validate(token) is None

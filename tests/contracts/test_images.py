@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,6 +15,7 @@ import pytest
 
 from commands.neighbours.identity import Credentials
 from commands.neighbours.images import ImageNotActive, ImageNotFound, Images
+from commands.neighbours.standalone import image_records
 from commands.neighbours.standalone.image_format import ImageDataRefused
 from commands.neighbours.standalone.image_record import Image
 from commands.neighbours.standalone.image_upload import ImageTooBig
@@ -62,9 +65,19 @@ def active(images: StandaloneImages, data: bytes = DATA, **fields: object) -> Im
     upload = images.begin_upload(image.id)
     upload.write(data)
     upload.commit()
-    kept = images.get(image.id)
-    assert kept is not None
-    return kept
+    return shown(images, image)
+
+
+def shown(images: StandaloneImages, image: Image) -> Image:
+    found = images.get(image.id)
+    assert found is not None
+    assert found in images.all()
+    return found
+
+
+def files(directory: Path) -> set[str]:
+    """Besides the lock, which stays."""
+    return {path.name for path in directory.iterdir() if path.is_file()} - {"lock"}
 
 
 # the port
@@ -148,7 +161,7 @@ def test_a_host_gets_the_bytes_and_keeps_them_when_the_image_is_deleted(
     assert to.stat().st_nlink == 1, "the host's own file, whoever it gives it to"
     standalone.delete(image.id)
     assert to.read_bytes() == DATA
-    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["copy"]
+    assert files(tmp_path) == {"copy"}
 
 
 # the standalone directory
@@ -170,7 +183,7 @@ def test_an_upload_cut_off_by_a_crash_leaves_the_image_queued(
     kept = after.get(image.id)
     assert kept is not None
     assert kept.status == "queued"
-    assert {path.name for path in (tmp_path / "images").iterdir()} == {f"{image.id}.json"}
+    assert files(tmp_path / "images") == {f"{image.id}.json"}
     upload = after.begin_upload(image.id)
     upload.write(DATA)
     upload.commit()
@@ -184,7 +197,7 @@ def test_data_whose_record_a_crash_kept_back_is_not_an_active_image(
     (tmp_path / "images" / image.id).write_bytes(b"half")
     (tmp_path / "images" / str(uuid4())).write_bytes(b"deleted, but for its data")
     start()
-    assert {path.name for path in (tmp_path / "images").iterdir()} == {f"{image.id}.json"}
+    assert files(tmp_path / "images") == {f"{image.id}.json"}
 
 
 def test_an_image_that_lost_its_data_is_killed(start: Callable[[], StandaloneImages], tmp_path: Path) -> None:
@@ -214,7 +227,7 @@ def test_an_image_deleted_during_its_upload_stays_deleted(standalone: Standalone
     standalone.delete(image.id)
     upload.commit()
     assert standalone.get(image.id) is None
-    assert list((tmp_path / "images").iterdir()) == []
+    assert files(tmp_path / "images") == set()
 
 
 def test_a_change_during_an_upload_is_kept(start: Callable[[], StandaloneImages]) -> None:
@@ -284,3 +297,158 @@ def test_data_must_be_what_its_disk_format_says_and_refer_to_nothing_outside(
     assert kept.status == ("active" if accepted else "queued")
     if accepted and disk_format == "qcow2":
         assert kept.virtual_size_bytes == 1 << 30
+
+
+# another process over the same directory
+
+
+@pytest.fixture
+def other(standalone: StandaloneImages, start: Callable[[], StandaloneImages]) -> StandaloneImages:
+    return start()
+
+
+def test_what_one_process_does_with_an_image_the_others_see(
+    standalone: StandaloneImages, other: StandaloneImages, tmp_path: Path
+) -> None:
+    image = active(standalone, visibility="shared")
+    assert shown(other, image) == image
+    assert other.show(image.id, credentials(OURS)).size_bytes == len(DATA)
+    with pytest.raises(ImageExists):
+        other.create(image)
+    with pytest.raises(ImageNotFound):
+        other.show(image.id, credentials(THEIRS))
+
+    standalone.change(image.id, lambda one: replace(one, members={THEIRS: "pending"}, status="deactivated"))
+    assert shown(other, image).members == {THEIRS: "pending"}
+    with pytest.raises(ImageNotActive):
+        other.show(image.id, credentials(THEIRS))
+    with pytest.raises(ImageNotActive):
+        other.fetch(image.id, tmp_path / "copy")
+
+    other.change(image.id, lambda one: replace(one, status="active"))
+    standalone.fetch(image.id, tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == DATA
+
+    standalone.delete(image.id)
+    assert other.get(image.id) is None
+    assert other.all() == []
+    assert other.open_data(image.id) is None
+
+
+def test_an_upload_through_one_process_keeps_the_others_from_the_image(
+    standalone: StandaloneImages, other: StandaloneImages
+) -> None:
+    image = queued(standalone)
+    upload = standalone.begin_upload(image.id)
+    upload.write(DATA)
+    assert shown(other, image).status == "saving"
+    with pytest.raises(ImageBusy):
+        other.begin_upload(image.id)
+    renamed = other.change(image.id, lambda one: replace(one, name=f"renamed while {one.status}"))
+    assert renamed.status == "saving"
+    upload.commit()
+    assert (shown(other, image).status, shown(other, image).name) == ("active", "renamed while saving")
+    with pytest.raises(ImageBusy):
+        other.begin_upload(image.id)
+
+
+def test_an_upload_that_one_process_gave_up_another_may_begin(
+    standalone: StandaloneImages, other: StandaloneImages
+) -> None:
+    image = queued(standalone)
+    standalone.begin_upload(image.id).abort()
+    assert shown(other, image).status == "queued"
+    upload = other.begin_upload(image.id)
+    upload.write(DATA)
+    upload.commit()
+    assert standalone.show(image.id, credentials(OURS)).size_bytes == len(DATA)
+
+
+def test_a_start_leaves_what_another_process_is_receiving(
+    standalone: StandaloneImages, start: Callable[[], StandaloneImages]
+) -> None:
+    image = queued(standalone)
+    upload = standalone.begin_upload(image.id)
+    upload.write(DATA)
+    other = start()
+    assert shown(other, image).status == "saving"
+    upload.commit()
+    assert shown(other, image).status == "active"
+    assert other.open_data(image.id) is not None
+
+
+def test_an_upload_to_an_image_deleted_and_made_anew_elsewhere_does_not_reach_the_new_one(
+    standalone: StandaloneImages, other: StandaloneImages, tmp_path: Path
+) -> None:
+    image = queued(standalone)
+    late = standalone.begin_upload(image.id)
+    late.write(b"to the one that was deleted")
+    other.delete(image.id)
+    other.create(image)
+    assert shown(standalone, image).status == "queued"
+    upload = other.begin_upload(image.id)
+    upload.write(DATA)
+    late.commit()
+    assert shown(standalone, image).status == "saving"
+    upload.commit()
+    standalone.fetch(image.id, tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == DATA
+
+
+def test_every_change_is_seen_however_soon_it_follows_and_however_alike_it_is(
+    standalone: StandaloneImages, other: StandaloneImages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = queued(standalone)
+    monkeypatch.setattr(time, "time_ns", lambda: 1_700_000_000_000_000_000)
+    for number in range(10, 60):
+        for name in (f"{number} a", f"{number} b"):
+            standalone.change(image.id, lambda one, name=name: replace(one, name=name, updated_at=0))  # type: ignore[misc]
+        assert shown(other, image).name == f"{number} b"
+
+
+def test_a_list_misses_nothing_that_was_changed_within_a_tick_of_the_file_systems_clock(
+    standalone: StandaloneImages, other: StandaloneImages, tmp_path: Path
+) -> None:
+    first = queued(standalone)
+    assert other.all() == [first]
+    status = (tmp_path / "images").stat()
+    second = queued(standalone)
+    os.utime(tmp_path / "images", ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert {image.id for image in other.all()} == {first.id, second.id}
+
+
+def test_a_list_that_has_settled_is_read_again_once_something_changes(
+    standalone: StandaloneImages, other: StandaloneImages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_records, "TICK_S", -1.0)
+    for _ in range(3):
+        assert other.all() == standalone.all()
+        image = queued(standalone)
+        upload = standalone.begin_upload(image.id)
+        assert shown(other, image).status == "saving"
+        upload.abort()
+        assert shown(other, image).status == "queued"
+
+
+def test_an_image_is_asked_for_by_an_id_and_not_by_a_path(standalone: StandaloneImages, tmp_path: Path) -> None:
+    image = active(standalone)
+    (tmp_path / f"{image.id}.json").write_bytes((tmp_path / "images" / f"{image.id}.json").read_bytes())
+    for name in (f"../{image.id}", f"./{image.id}", image.id + "\n", "\0", "\udc80", "", "lock"):
+        assert standalone.get(name) is None
+        with pytest.raises(ImageNotFound):
+            standalone.fetch(name, tmp_path / "copy")
+
+
+def test_a_record_that_cannot_be_used_is_left_out_until_it_can(
+    standalone: StandaloneImages, other: StandaloneImages, tmp_path: Path
+) -> None:
+    image = active(standalone)
+    record = tmp_path / "images" / f"{image.id}.json"
+    content = record.read_bytes()
+    for damaged in (b"{", b"{}", content.replace(image.id.encode(), str(uuid4()).encode())):
+        record.write_bytes(damaged)
+        assert other.get(image.id) is None
+        with pytest.raises(ImageExists):
+            other.create(image)
+    record.write_bytes(content)
+    assert shown(other, image) == image

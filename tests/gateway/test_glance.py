@@ -70,6 +70,10 @@ def images(tmp_path: Path) -> StandaloneImages:
 
 @pytest.fixture
 def call(images: StandaloneImages) -> Call:
+    return caller_of(images)
+
+
+def caller_of(images: StandaloneImages) -> Call:
     app = Starlette(routes=[Mount("/image", glance(images, KnownPeople(), Links()))])
 
     async def send(method: str, path: str, who: str = "ours", **more: Any) -> httpx.Response:
@@ -218,6 +222,26 @@ def test_a_client_that_goes_away_in_mid_upload_leaves_the_image_queued(images: S
     image = images.get(asyncio.run(cut_off()))
     assert image is not None
     assert image.status == "queued"
+
+
+def test_gateways_over_one_directory_show_the_same_images_and_let_one_upload(
+    call: Call, images: StandaloneImages, tmp_path: Path
+) -> None:
+    elsewhere = caller_of(StandaloneImages(tmp_path, max_bytes=MAX_BYTES))
+    image_id = made(call)
+    image, file = f"/v2/images/{image_id}", f"/v2/images/{image_id}/file"
+    upload = images.begin_upload(image_id)
+    assert elsewhere("GET", image).json()["status"] == "saving"
+    assert elsewhere("PUT", file, headers=BYTES, content=DATA).status_code == 409
+    format_now = {"op": "replace", "path": "/disk_format", "value": "qcow2"}
+    assert patched(elsewhere, image_id, format_now).status_code == 403  # what comes is checked as raw
+    upload.abort()
+    assert elsewhere("PUT", file, headers=BYTES, content=DATA).status_code == 204
+    assert call("GET", file).content == DATA
+    assert names(call("GET", "/v2/images?status=active")) == ["disk"]
+    assert call("DELETE", image).status_code == 204
+    assert elsewhere("GET", image).status_code == 404
+    assert names(elsewhere("GET", "/v2/images")) == []
 
 
 # who may see and do what

@@ -42,8 +42,12 @@ def caller_of(app: Starlette, base: str = BASE) -> Call:
 
 
 @pytest.fixture(scope="module")
-def identity(tmp_path_factory: pytest.TempPathFactory) -> StandaloneIdentity:
-    directory: Path = tmp_path_factory.mktemp("identity")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("identity")
+
+
+@pytest.fixture(scope="module")
+def identity(directory: Path) -> StandaloneIdentity:
     made = StandaloneIdentity(directory, auth_url=f"{BASE}/identity/v3")
     known = hash_password("right")
     made.change_accounts(
@@ -164,6 +168,23 @@ def test_a_token_is_shown_to_its_user_and_to_admins_and_can_be_revoked(
     assert call("DELETE", path, headers=admin | about_demo).status_code == 204
     assert call("GET", path, headers=admin | about_demo).status_code == 404
     assert call("GET", path, headers=demo | about_demo).json() == UNAUTHORIZED
+
+
+def test_gateways_over_one_directory_know_each_others_tokens_users_and_revocations(
+    call: Call, identity: StandaloneIdentity, admin: dict[str, str], directory: Path
+) -> None:
+    another = StandaloneIdentity(directory, auth_url=f"{BASE}/identity/v3")
+    elsewhere = caller_of(Starlette(routes=[Mount("/identity", keystone(another, Links()))]))
+    v3 = "/identity/v3"
+    asked = {"user": {"name": "grace", "password": "right"}}
+    user = elsewhere("POST", f"{v3}/users", headers=admin, json=asked).json()["user"]["id"]
+    token = {"X-Auth-Token": call("POST", f"{v3}/auth/tokens", json=login("grace", "right")).headers["X-Subject-Token"]}
+    assert elsewhere("GET", f"{v3}/users/{user}", headers=token).status_code == 200
+    about = {"X-Subject-Token": token["X-Auth-Token"]}
+    assert call("DELETE", f"{v3}/auth/tokens", headers=token | about).status_code == 204
+    assert elsewhere("GET", f"{v3}/users/{user}", headers=token).status_code == 401
+    assert elsewhere("DELETE", f"{v3}/users/{user}", headers=admin).status_code == 204
+    assert call("POST", f"{v3}/auth/tokens", json=login("grace", "right")).status_code == 401
 
 
 # who may read what

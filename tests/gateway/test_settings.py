@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway import settings
-from gateway.settings import SettingsInvalid, embedded_options, load, options, sample
+from gateway.settings import SettingsInvalid, load, options, process_options, sample
 
 
 def written(directory: Path, text: str, name: str = "ledger.conf") -> Path:
@@ -97,11 +97,11 @@ def test_the_embedded_deployment_is_built_from_settings(tmp_path: Path) -> None:
         "[DEFAULT]\nreserved_host_disk_mb = 1025\ndefault_availability_zone = az1\n"
         "[quota]\ninjected_file_path_length = 9\n[libvirt]\nconnection_uri = test:///default\n[fake]\nvcpus = 8\n",
     )
-    chosen = embedded_options(load([file]), directory=tmp_path, url="http://x", driver="fake", hosts=2)
+    chosen = process_options(load([file]), directory=tmp_path, url="http://x", driver="fake", hosts=2)
     assert (chosen.hosts, chosen.zone, chosen.fake_vcpus, chosen.libvirt_uri) == (2, "az1", 8, "test:///default")
     assert chosen.reserved_host_disk_gib == 2
     assert chosen.quota_defaults["injected_file_path_bytes"] == 9
-    other = embedded_options(
+    other = process_options(
         load([file]), directory=tmp_path, url="http://x", driver="libvirt", hosts=1, libvirt_uri="qemu:///session"
     )
     assert other.libvirt_uri == "qemu:///session"

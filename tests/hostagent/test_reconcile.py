@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ order = Order(
     guest=guest_spec(INSTANCE),
 )
 settled = Entry(generation=10, epoch=3, begun=Act.POWER_ON, begun_revision=9, settled_revision=9, outcome=b"a report")
+ended = Entry(generation=10, epoch=3, ended=datetime(2030, 1, 1, tzinfo=UTC))
 earlier = Entry(generation=5, epoch=3, begun=Act.SPAWN, begun_revision=2, settled_revision=2, outcome=b"an old report")
 
 
@@ -101,21 +103,27 @@ def test_the_one_thing_to_do(wanted: Order, power: PowerState | None, entry: Ent
 
 
 @pytest.mark.parametrize(
-    ("changes", "entry", "epoch", "refused"),
+    ("changes", "entry", "epoch", "reason"),
     [
-        ({}, NOTHING, 3, False),
-        ({}, settled, 3, False),
-        ({"generation": 9}, settled, 3, True),
-        ({"epoch": 2}, NOTHING, 3, True),
-        ({"epoch": 2}, settled, 2, True),
-        ({"epoch": 4, "generation": 11}, settled, 3, False),
-        ({"epoch": 4, "generation": 9}, settled, 3, True),
+        ({}, NOTHING, 3, None),
+        ({}, settled, 3, None),
+        ({"generation": 9}, settled, 3, "generation"),
+        ({"epoch": 2}, NOTHING, 3, "epoch"),
+        ({"epoch": 2}, settled, 2, "epoch"),
+        ({"epoch": 4, "generation": 11}, settled, 3, None),
+        ({"epoch": 4, "generation": 9}, settled, 3, "generation"),
+        ({}, ended, 3, "ended"),
+        ({"generation": 9}, ended, 3, "ended"),
+        ({"epoch": 4}, ended, 3, "ended"),
+        ({"generation": 11}, ended, 3, None),
     ],
 )
-def test_an_older_session_and_a_lower_generation_are_refused(
-    changes: dict[str, Any], entry: Entry, epoch: int, refused: bool
+def test_an_older_session_a_lower_generation_and_a_residency_that_ended_are_refused(
+    changes: dict[str, Any], entry: Entry, epoch: int, reason: str | None
 ) -> None:
-    assert (refuses(replace(order, **changes), entry, epoch) is not None) is refused
+    refused = refuses(replace(order, **changes), entry, epoch)
+
+    assert (None if refused is None else refused.reason) == reason
 
 
 entries = st.builds(

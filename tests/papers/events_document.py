@@ -63,6 +63,8 @@ RECORDED: dict[str, str] = {
     "service.forced_down": "nobody yet; the form is kept for fencing a host.",
     "service.forced_down_lifted": "nobody yet; as above.",
     "service.deleted": "nobody yet; the form is kept for DELETE /os-services.",
+    "host_key.enrolled": "`commands/host_key.py`, when an operator enrolls a host, for the first time or with another key.",
+    "host_key.revoked": "`commands/host_key.py`, when an operator revokes a host's key.",
     "quota.limits_set": "`commands/quota.py`, on PUT /os-quota-sets; only the limits that change.",
     "quota.limits_reset": "`commands/quota.py`, on DELETE /os-quota-sets.",
     "quota.consumed": "`commands/instance/create.py`, together with `instance.create_requested`.",
@@ -88,6 +90,7 @@ LEFT_OUT: dict[str, str] = {
     "instance.deleted": "the amounts given back: they are in the same append.",
     "instance.power_state_observed": "why: a hypervisor does not know.",
     "service.came_up": "heartbeats; they are never recorded.",
+    "host_key.enrolled": "the private key: it is on the host, and nowhere else.",
     "keypair.created": "a private key; one that is generated is in the answer and nowhere else.",
     "quota.consumed": "a running total: it is folded.",
 }
@@ -112,8 +115,8 @@ asked, causation (the position of the event that led to the command, where one d
 **Reading.** A reader that meets a type it does not know was written by a newer release: it stops there, it never skips.
 Old forms are lifted on read (`LIFTS` in `domain/serialization.py`).
 
-**Streams.** `instance:<uuid>`, `provider:<uuid>` (one for a provider tree), `service:<uuid>`, `quota:<project>`,
-`flavor:catalog` (one for all flavors, so that ids and names are unique), `keypair:<user>`.
+**Streams.** `instance:<uuid>`, `provider:<uuid>` (one for a provider tree), `service:<uuid>`, `host_key:<uuid>` (the
+service's), `quota:<project>`, `flavor:catalog` (one for all flavors, so that ids and names are unique), `keypair:<user>`.
 """
 
 

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway.embedded import Embedded, EmbeddedOptions
+from gateway.embedded import Embedded
+from gateway.faces import handlers
 from gateway.operations import Operation, operations_and_rules
+from gateway.options import Options
 from gateway.settings import DEFAULT, options
 from gateway.surface import Surface
-from gateway.up import handlers
 
 ROOT = Path(__file__).parents[2]
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
@@ -24,7 +25,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 def surface() -> Surface:
     """The Compute API as an embedded ledger serves it."""
     with tempfile.TemporaryDirectory() as directory:
-        ledger = Embedded(EmbeddedOptions(directory=Path(directory), url="http://127.0.0.1:8774"))
+        ledger = Embedded(Options(directory=Path(directory), url="http://127.0.0.1:8774"))
         ledger.start()
         try:
             return Surface(operations_and_rules()[0], handlers(ledger))

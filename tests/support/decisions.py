@@ -16,6 +16,7 @@ from commands.states import STREAM_KINDS, States, kind_of
 from domain.compute_service import SERVICE_EVENTS, ServiceCameUp, ServiceRegistered, ServiceWentDown
 from domain.errors import DomainError
 from domain.flavor import FLAVOR_EVENTS, FlavorCreated, FlavorSpec
+from domain.host_key import HOST_KEY_EVENTS
 from domain.identifiers import (
     FLAVOR_CATALOG,
     HostName,
@@ -25,6 +26,7 @@ from domain.identifiers import (
     ServiceId,
     StreamId,
     UserId,
+    host_key_stream,
     instance_stream,
     keypair_stream,
     provider_stream,
@@ -173,6 +175,8 @@ def stream_of(event: Any) -> StreamId:
         return provider_stream(event.node_id)
     if cls in SERVICE_EVENTS.values():
         return service_stream(event.service_id)
+    if cls in HOST_KEY_EVENTS.values():
+        return host_key_stream(event.service_id)
     if cls in QUOTA_EVENTS.values():
         return quota_stream(event.project_id)
     if cls in KEYPAIR_EVENTS.values():
@@ -244,4 +248,5 @@ def of_instance(event: Any, instance_id: InstanceId) -> Any:
     return replace(event, instance_id=instance_id)
 
 
-assert set(STREAM_KINDS) == {"instance", "provider", "service", "quota", "flavor", "keypair"}, "teach `stream_of` it"
+KINDS = {"instance", "provider", "service", "host_key", "quota", "flavor", "keypair"}
+assert set(STREAM_KINDS) == KINDS, "teach `stream_of` it"

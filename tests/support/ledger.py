@@ -25,6 +25,7 @@ from commands.instance.delete import DeleteInstance
 from commands.instance.power import RebootInstance, StartInstance, StopInstance
 from commands.log.consumer import Consumer
 from commands.log.port import LogRecord, Message, Step
+from commands.log.signed import Signer
 from commands.log.store_log import StoreLog
 from commands.neighbours.standalone.networks import mac_address
 from commands.records import Records
@@ -247,10 +248,10 @@ class FaultyJournal(Journal):
 
 
 class NoPayloads:
-    def payload(self, ref: VaultRef) -> bytes | None:
+    def payload(self, instance_id: InstanceId, ref: VaultRef) -> bytes | None:
         return None
 
-    def fetch_image(self, image_id: str, to: Path) -> None:
+    def fetch_image(self, instance_id: InstanceId, image_id: str, to: Path) -> None:
         to.write_bytes(b"an image")
 
 
@@ -272,6 +273,7 @@ class TestHost:
         self.directory.mkdir(parents=True)
         self.faults = Faults()
         self.paused = False  # frozen: neither works nor beats
+        self.signer: Signer | None = None  # used from its next start on
         self._ledger = ledger
         self._size = size
         self.agent = self._start()
@@ -329,6 +331,7 @@ class TestHost:
             _no_overcommit,
             InlineExecutor(),
             ledger.clock,
+            self.signer,
         )
 
 
@@ -366,12 +369,12 @@ class Ledger:
     def _start_all(self) -> None:
         side = self.command_side()
         self.appender: Appender = side.appender
-        self.parts: dict[str, Consumer] = {consumer.name: consumer for consumer in side.consumers}
+        self.parts: dict[str, Consumer] = {name: make() for name, make in side.consumers.items()}
         assert tuple(self.parts) == COMPONENTS
 
     def command_side(self) -> CommandSide:
         """Another set of everything on the command side, on the same store and log."""
-        return command_side(self.storage, FakeNetworks(), self.clock, self._quota_defaults)
+        return command_side(self.storage, self.storage.log, FakeNetworks(), self.clock, self._quota_defaults)
 
     def open_views(self) -> Views:
         return Views(self.directory / "views.db", self.log, projections())
@@ -391,7 +394,7 @@ class Ledger:
         if not names:
             self._start_all()
             return
-        fresh = {consumer.name: consumer for consumer in self.command_side().consumers}
+        fresh = {name: make() for name, make in self.command_side().consumers.items()}
         for name in names:
             self.parts[name] = fresh[name]
 

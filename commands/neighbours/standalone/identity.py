@@ -1,6 +1,7 @@
 """Identity: a file of accounts, and tokens without a database. Served by `gateway/standalone/keystone.py`.
 
-Under its directory: identity.toml, token.key, revoked_tokens, clouds.yaml, each readable by its owner only.
+Under its directory: identity.toml, token.key, revoked_tokens, clouds.yaml, each readable by its owner only. Several
+processes may serve one directory; identity.lock lets one of them write at a time.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from commands.neighbours.identity import Credentials
 from commands.neighbours.standalone.accounts import DOMAIN_ID, DOMAIN_NAME, Accounts, User, with_implied
 from commands.neighbours.standalone.accounts_file import AccountsFile
 from commands.neighbours.standalone.first_start import make_accounts, point_clouds_at
+from commands.neighbours.standalone.lock_file import locked
 from commands.neighbours.standalone.passwords import password_matches
-from commands.neighbours.standalone.tokens import Claims, Revocations, Tokens
+from commands.neighbours.standalone.revocations import Revocations
+from commands.neighbours.standalone.tokens import Claims, Tokens
 
 KNOWN_TOKENS = 10_000  # remembered by digest; the oldest makes room
 
@@ -61,27 +64,29 @@ class StandaloneIdentity:
         """
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         identity_file, clouds_file = directory / "identity.toml", directory / "clouds.yaml"
-        if identity_file.exists():
-            point_clouds_at(clouds_file, auth_url)
-        else:
-            make_accounts(identity_file, clouds_file, auth_url)
-        self._file = AccountsFile(identity_file)
-        self._tokens = Tokens(directory / "token.key")
-        self._revoked = Revocations(directory / "revoked_tokens", clock())
+        lock_file = directory / "identity.lock"
+        with locked(lock_file):  # of processes that start at once, the first makes what the others find
+            if identity_file.exists():
+                point_clouds_at(clouds_file, auth_url)
+            else:
+                make_accounts(identity_file, clouds_file, auth_url)
+            self._tokens = Tokens(directory / "token.key")
+            self._revoked = Revocations(directory / "revoked_tokens", lock_file, clock())
+        self._file = AccountsFile(identity_file, lock_file)
         self._lifetime_s = token_lifetime_s
         self._clock = clock
         self._lock = Lock()
         self._known = _Known(self._file.current())
 
     def validate(self, token: str) -> Credentials | None:
-        """Whose token this is. One that was seen before costs a stat of identity.toml and a digest."""
+        """Whose token this is. One that was seen before costs a digest, and a stat of identity.toml and revoked_tokens."""
         known = self._known
         accounts = self._file.current()
         if known.accounts is not accounts:
             known = self._known = _Known(accounts)
         digest = _digest(token)
         found = known.by_digest.get(digest) or self._learn(token, digest, known)
-        if found is None or found[1] <= self._clock():
+        if found is None or found[1] <= self._clock() or found[0].audit_id in self._revoked:
             return None
         return found[0]
 
@@ -142,21 +147,15 @@ class StandaloneIdentity:
 
     def revoke(self, token: str) -> None:
         claims = self._tokens.open(token)
-        if claims is None:
-            return
-        with self._lock:
-            if claims.audit_id not in self._revoked:
-                self._revoked.add(claims.audit_id, claims.expires_at)
-            self._known.by_digest.pop(_digest(token), None)
+        if claims is not None and claims.audit_id not in self._revoked:
+            self._revoked.add(claims.audit_id, claims.expires_at)
 
     def _learn(self, token: str, digest: bytes, known: _Known) -> tuple[Credentials, float] | None:
         claims = self._tokens.open(token)
-        if claims is None:
+        credentials = _credentials(claims, known.accounts) if claims else None
+        if claims is None or credentials is None:
             return None
-        with self._lock:  # a revocation comes before or after, not in between
-            credentials = None if claims.audit_id in self._revoked else _credentials(claims, known.accounts)
-            if credentials is None:
-                return None
+        with self._lock:
             if len(known.by_digest) >= KNOWN_TOKENS:
                 del known.by_digest[next(iter(known.by_digest))]
             found = known.by_digest[digest] = (credentials, claims.expires_at)

@@ -1,13 +1,20 @@
-"""The bytes of one image on their way in: beside the store until complete, checked and synced."""
+"""The bytes of one image on their way in: beside the store until complete, checked and synced.
+
+Their file is locked by its writer while it is open, under whichever name: the file system knows who receives what, and that
+a writer which was killed does no more.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from commands.neighbours.standalone.image_format import HEAD_BYTES, check, virtual_size_bytes
 
@@ -25,21 +32,44 @@ class Received:
     sha512: str
 
 
+def claim(path: Path) -> BinaryIO:
+    """A new file, which is locked already when it appears at `path`. Callers take turns."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    file = os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    os.replace(temporary, path)
+    return file
+
+
+def is_being_written(path: str | Path) -> bool:
+    """Whether somebody who is alive has claimed the file there, and not closed it yet."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 class Upload:
     """One writer's; ends with `commit` or `abort`. Calls block: they hash and write."""
 
     def __init__(
         self,
-        path: Path,
+        file: BinaryIO,  # as claimed
         disk_format: str | None,
         limit_bytes: int,
         done: Callable[[Received | None], None],  # None: nothing came of it
     ) -> None:
-        self._path = path
+        self._file = file
         self._disk_format = disk_format
         self._limit_bytes = limit_bytes
         self._done = done
-        self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
         self._md5 = hashlib.md5(usedforsecurity=False)
         self._sha512 = hashlib.sha512()
         self._head = b""
@@ -72,7 +102,6 @@ class Upload:
         check(self._head, self._disk_format)
         self._file.flush()
         os.fsync(self._file.fileno())
-        self._file.close()
         self._done(
             Received(
                 size_bytes=self._size_bytes,
@@ -81,10 +110,14 @@ class Upload:
                 sha512=self._sha512.hexdigest(),
             )
         )
+        self._file.close()
 
     def abort(self) -> None:
         """Leave nothing; safe after anything."""
-        with suppress(OSError):  # what it could not flush is not wanted
-            self._file.close()
-        self._path.unlink(missing_ok=True)
-        self._done(None)
+        if self._file.closed:
+            return
+        try:
+            self._done(None)
+        finally:
+            with suppress(OSError):  # what it could not flush is not wanted
+                self._file.close()

@@ -1,41 +1,31 @@
 """Images in a directory: <id>.json says what one is, <id> has its bytes once active, <id>.part before.
 
-The record is written last, so what it calls active is complete. `gateway/standalone/glance.py` serves them.
+The record is written last, so what it calls active is complete. `gateway/standalone/glance.py` serves them. Several
+processes may serve one directory; its lock lets one of them write at a time, but data comes in without it.
 """
 
 from __future__ import annotations
 
-import logging
 import os
-import re
 import secrets
 import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock
 from typing import BinaryIO
 
 from commands.neighbours.identity import Credentials
 from commands.neighbours.images import ImageNotActive, ImageNotFound
-from commands.neighbours.standalone.image_record import (
-    ACTIVE,
-    DEACTIVATED,
-    KILLED,
-    QUEUED,
-    SAVING,
-    Image,
-    from_json,
-    to_json,
-)
-from commands.neighbours.standalone.image_upload import Received, Upload
-from commands.neighbours.standalone.private_file import sync_directory, write_private
+from commands.neighbours.standalone.image_record import ACTIVE, DEACTIVATED, QUEUED, SAVING, Image
+from commands.neighbours.standalone.image_records import IMAGE_ID, ImageRecords
+from commands.neighbours.standalone.image_upload import Received, Upload, claim, is_being_written
+from commands.neighbours.standalone.lock_file import locked
+from commands.neighbours.standalone.private_file import sync_directory
 from domain.instance.events import BootFile, ImageSpec
 
-log = logging.getLogger(__name__)
+__all__ = ["IMAGE_ID", "ImageBusy", "ImageExists", "StandaloneImages"]
 
-IMAGE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 MAX_BYTES = 1 << 40
 
 
@@ -53,9 +43,10 @@ class StandaloneImages:
         self._directory = directory
         self._max_bytes = max_bytes
         self._clock = clock
-        self._lock = Lock()
-        self._images = {image.id: image for image in self._read_all()}
-        self._sweep()
+        self._lock_file = directory / "lock"
+        self._records = ImageRecords(directory)
+        with locked(self._lock_file):
+            self._sweep()
 
     def show(self, image_id: str, credentials: Credentials) -> ImageSpec:
         image = self._usable(image_id, credentials)
@@ -63,12 +54,7 @@ class StandaloneImages:
         return image.to_spec(kernel, ramdisk)
 
     def fetch(self, image_id: str, to: Path) -> None:
-        image = self._images.get(image_id)
-        if image is None:
-            raise ImageNotFound(image_id)
-        if image.status != ACTIVE:
-            raise ImageNotActive(image_id)
-        source = self._data(image_id)
+        source = self._active_data(image_id)
         temporary = to.with_name(f".{to.name}.{secrets.token_hex(4)}")
         try:
             # A copy, never a link: a hypervisor may make the file its own, and must not own the image service's.
@@ -79,13 +65,25 @@ class StandaloneImages:
         finally:
             temporary.unlink(missing_ok=True)
 
+    def open(self, image_id: str) -> BinaryIO:
+        try:
+            return self._active_data(image_id).open("rb")
+        except FileNotFoundError:
+            raise ImageNotFound(image_id) from None  # deleted meanwhile
+
     # what the HTTP face asks besides
 
     def get(self, image_id: str) -> Image | None:
-        return self._images.get(image_id)
+        image = self._records.get(image_id)
+        if image is None or image.status != QUEUED:
+            return image
+        if is_being_written(self._part(image_id)) or is_being_written(self._data(image_id)):
+            return replace(image, status=SAVING)
+        return self._records.get(image_id)  # it may have got its data between the first look and the second
 
     def all(self) -> list[Image]:
-        return list(self._images.values())
+        found = [self.get(image.id) if image.status == QUEUED else image for image in self._records.all()]
+        return [image for image in found if image is not None]
 
     @property
     def max_bytes(self) -> int:
@@ -95,8 +93,8 @@ class StandaloneImages:
         """Raises:
         ImageExists
         """
-        with self._lock:
-            if image.id in self._images:
+        with locked(self._lock_file):
+            if self._records.exists(image.id):
                 raise ImageExists(image.id)
             now = self._clock()
             return self._keep(replace(image, created_at=now, updated_at=now))
@@ -105,18 +103,17 @@ class StandaloneImages:
         """Raises:
         ImageNotFound: it was deleted; and whatever `alter` raises.
         """
-        with self._lock:
-            before = self._images.get(image_id)
-            if before is None:
-                raise ImageNotFound(image_id)
+        with locked(self._lock_file):
+            before = self._found(image_id)
             after = alter(before)
             return before if after == before else self._keep(replace(after, updated_at=self._clock()))
 
     def delete(self, image_id: str) -> None:
-        with self._lock:
-            if self._images.pop(image_id, None) is not None:
-                self._record(image_id).unlink(missing_ok=True)
-                self._data(image_id).unlink(missing_ok=True)
+        with locked(self._lock_file):
+            if self._records.get(image_id) is not None:
+                self._records.remove(image_id)
+                for path in (self._data(image_id), self._part(image_id)):
+                    path.unlink(missing_ok=True)
                 sync_directory(self._directory)
 
     def begin_upload(self, image_id: str) -> Upload:
@@ -124,23 +121,18 @@ class StandaloneImages:
         ImageNotFound: it was deleted.
         ImageBusy: it has its data, or is getting it.
         """
-        with self._lock:
-            image = self._images.get(image_id)
-            if image is None:
-                raise ImageNotFound(image_id)
+        with locked(self._lock_file):
+            image = self._found(image_id)
             if image.status != QUEUED:
                 raise ImageBusy(image_id)
-            part = self._data(image_id).with_suffix(".part")
-            part.unlink(missing_ok=True)
-            upload = Upload(
-                part, image.disk_format, self._max_bytes, lambda received: self._received(image_id, received)
-            )
-            self._images[image_id] = replace(image, status=SAVING)  # on disk it stays queued
-            return upload
+            file = claim(self._part(image_id))
+        return Upload(
+            file, image.disk_format, self._max_bytes, lambda received: self._received(image_id, file, received)
+        )
 
     def open_data(self, image_id: str) -> BinaryIO | None:
         """The image's bytes, None when it has none. They stay readable if it is deleted meanwhile."""
-        image = self._images.get(image_id)
+        image = self._records.get(image_id)
         if image is None or image.status not in (ACTIVE, DEACTIVATED):
             return None
         try:
@@ -148,15 +140,14 @@ class StandaloneImages:
         except FileNotFoundError:
             return None
 
-    def _received(self, image_id: str, received: Received | None) -> None:
-        part = self._data(image_id).with_suffix(".part")
-        with self._lock:
-            image = self._images.get(image_id)
-            if image is None or image.status != SAVING:
-                part.unlink(missing_ok=True)  # deleted meanwhile
-                return
-            if received is None:
-                self._images[image_id] = replace(image, status=QUEUED)
+    def _received(self, image_id: str, file: BinaryIO, received: Received | None) -> None:
+        part = self._part(image_id)
+        with locked(self._lock_file):
+            if not part.exists() or not os.path.samestat(part.stat(), os.fstat(file.fileno())):
+                return  # deleted meanwhile, and perhaps made anew
+            image = self._records.get(image_id)
+            if received is None or image is None:
+                part.unlink()
                 return
             os.replace(part, self._data(image_id))
             self._keep(
@@ -171,8 +162,22 @@ class StandaloneImages:
                 )
             )
 
+    def _found(self, image_id: str) -> Image:
+        image = self.get(image_id)
+        if image is None:
+            raise ImageNotFound(image_id)
+        return image
+
+    def _active_data(self, image_id: str) -> Path:
+        image = self._records.get(image_id)
+        if image is None:
+            raise ImageNotFound(image_id)
+        if image.status != ACTIVE:
+            raise ImageNotActive(image_id)
+        return self._data(image_id)
+
     def _usable(self, image_id: str, credentials: Credentials) -> Image:
-        image = self._images.get(image_id)
+        image = self._records.get(image_id)
         if image is None or not image.readable_by(credentials):
             raise ImageNotFound(image_id)
         if image.status != ACTIVE:
@@ -184,36 +189,20 @@ class StandaloneImages:
         return self._usable(image_id, credentials).to_boot_file() if image_id else None
 
     def _keep(self, image: Image) -> Image:
-        recorded = replace(image, status=QUEUED) if image.status == SAVING else image
-        write_private(self._record(image.id), to_json(recorded))
-        self._images[image.id] = image
+        self._records.keep(image)
         return image
 
     def _data(self, image_id: str) -> Path:
         return self._directory / image_id
 
-    def _record(self, image_id: str) -> Path:
-        return self._directory / f"{image_id}.json"
-
-    def _read_all(self) -> list[Image]:
-        images = []
-        for path in sorted(self._directory.glob("*.json")):
-            try:
-                image = from_json(path.read_bytes())
-            except ValueError as error:
-                log.error("%s is left out: %s", path, error)
-                continue
-            if image.status in (ACTIVE, DEACTIVATED) and not self._data(image.id).exists():
-                log.error("image %s has lost its data", image.id)
-                image = replace(image, status=KILLED)
-            images.append(image)
-        return images
+    def _part(self, image_id: str) -> Path:
+        return self._directory / f"{image_id}.part"
 
     def _sweep(self) -> None:
         """Remove what crashes left: parts of uploads, data whose record was not written or is deleted."""
+        queued = {image.id for image in self._records.all() if image.status == QUEUED}
         for path in self._directory.iterdir():
-            image = self._images.get(path.name)
-            orphan = IMAGE_ID.fullmatch(path.name) and not self._record(path.name).exists()
-            unfinished = image is not None and image.status == QUEUED
-            if path.suffix == ".part" or path.name.startswith(".") or orphan or unfinished:
+            abandoned = path.suffix == ".part" and not is_being_written(path)
+            orphan = IMAGE_ID.fullmatch(path.name) and not self._records.exists(path.name)
+            if path.name.startswith(".") or abandoned or orphan or path.name in queued:
                 path.unlink(missing_ok=True)

@@ -1,12 +1,11 @@
 """Tokens that need no database: what one says is encrypted in it, under a key kept in a file.
 
-A restart changes nothing. Only revocations are kept, each until the token would have expired anyway.
+A restart changes nothing, and every process with the key reads them. Only what was revoked is kept: `revocations.py`.
 """
 
 from __future__ import annotations
 
 import base64
-import os
 import re
 import secrets
 from dataclasses import asdict, dataclass
@@ -44,7 +43,7 @@ class TokenKeyInvalid(Exception):
 
 class Tokens:
     def __init__(self, key_file: Path) -> None:
-        """Makes the key when there is none.
+        """Makes the key when there is none; of several processes one at a time does.
 
         Raises:
             TokenKeyInvalid
@@ -75,43 +74,3 @@ class Tokens:
             return Claims(**content)
         except (InvalidToken, ValueError, TypeError, KeyError):
             return None
-
-
-class Revocations:
-    """Audit ids of revoked tokens: a line each, appended and synced; expired ones are dropped at start."""
-
-    def __init__(self, path: Path, now: float) -> None:
-        self._path = path
-        self._expiry = _read(path)
-        live = {audit_id: expires for audit_id, expires in self._expiry.items() if expires > now}
-        if live != self._expiry:
-            write_private(path, b"".join(_line(*item) for item in live.items()))
-            self._expiry = live
-
-    def __contains__(self, audit_id: str) -> bool:
-        return audit_id in self._expiry
-
-    def add(self, audit_id: str, expires_at: float) -> None:
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(descriptor, "ab") as file:
-            file.write(_line(audit_id, expires_at))
-            file.flush()
-            os.fsync(file.fileno())
-        self._expiry[audit_id] = expires_at
-
-
-def _line(audit_id: str, expires_at: float) -> bytes:
-    return f"{audit_id} {expires_at}\n".encode()
-
-
-def _read(path: Path) -> dict[str, float]:
-    if not path.exists():
-        return {}
-    expiry = {}
-    for line in path.read_text(encoding="ascii", errors="replace").splitlines():
-        audit_id, _, expires = line.partition(" ")
-        try:
-            expiry[audit_id] = float(expires)
-        except ValueError:
-            continue  # cut off by a crash: that revocation was never answered
-    return expiry

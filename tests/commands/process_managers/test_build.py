@@ -118,7 +118,7 @@ def test_it_makes_no_difference_how_many_events_are_read_at_once(two_hosts: Ledg
 
 
 def test_two_managers_active_at_once_place_each_instance_once(two_hosts: Ledger) -> None:
-    one, other = (two_hosts.command_side().consumers[0] for _ in range(2))
+    one, other = (two_hosts.command_side().consumers["build"]() for _ in range(2))
     ids = []
     for _ in range(4):
         ids += two_hosts.create(2)

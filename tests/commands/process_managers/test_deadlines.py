@@ -230,7 +230,7 @@ def test_a_manager_that_fails_at_its_commit_says_it_once_all_the_same(
 
 def test_two_managers_active_at_once_say_it_once(ledger: Ledger) -> None:
     [instance_id] = ledger.running()
-    other = ledger.command_side().consumers[3]
+    other = ledger.command_side().consumers["deadlines"]()
     freeze(ledger)
     ledger.stop(instance_id)
     for _ in range(80):

@@ -188,7 +188,7 @@ def test_a_manager_that_dies_at_publishing_is_taken_over(ledger: Ledger, when: s
 
 
 def test_two_managers_active_at_once_leave_the_right_orders(ledger: Ledger) -> None:
-    one, other = (ledger.command_side().consumers[1] for _ in range(2))
+    one, other = (ledger.command_side().consumers["orders"]() for _ in range(2))
     [instance_id] = ledger.running()
     for number, ask in enumerate((ledger.stop, ledger.start, ledger.stop, ledger.start, ledger.stop)):
         ask(instance_id)
@@ -206,7 +206,7 @@ def test_two_managers_active_at_once_leave_the_right_orders(ledger: Ledger) -> N
 
 
 def test_a_manager_that_takes_over_again_knows_the_sessions_it_has_not_seen(ledger: Ledger) -> None:
-    one, other = (ledger.command_side().consumers[1] for _ in range(2))
+    one, other = (ledger.command_side().consumers["orders"]() for _ in range(2))
     one.step()
     [instance_id] = ledger.create()
     ledger.step("build")

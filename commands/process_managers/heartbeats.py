@@ -1,0 +1,63 @@
+"""The heartbeats that say something: a host's own word, and newer than the last one of its session.
+
+Heard from now on only, and remembered in memory: a beat is never an event, and says nothing once it is old.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from commands.host_keys import HostKeys, NotVerified
+from commands.log.port import HEARTBEATS, LogRecord, Messages
+from commands.log.reader import TopicReader
+from commands.log.reports import Beat, decode_beat
+from commands.log.signed import HEARTBEAT, read_envelope
+from commands.metrics import REPORTS_REFUSED
+from commands.refused import Refused
+from domain.identifiers import ServiceId
+
+
+class Heartbeats:
+    def __init__(self, the_log: Messages, keys: HostKeys | None) -> None:
+        """Without keys every beat is believed.
+
+        Raises:
+            LogUnavailable
+        """
+        self._reader = TopicReader(the_log, HEARTBEATS, the_log.end(HEARTBEATS))
+        self._keys = keys
+        self._last: dict[ServiceId, tuple[int, int]] = {}  # epoch and sequence
+        self._refused = Refused("heartbeat", REPORTS_REFUSED)
+
+    def listen(self, limit: int) -> list[Beat]:
+        records = self._reader.read(limit)
+        self._reader.took(records)  # one that cannot be read is not worth a second look
+        return [beat for record in records if (beat := self._read(record)) is not None]
+
+    def _read(self, record: LogRecord) -> Beat | None:
+        """What the record's key says is nobody's word."""
+        value = record.value or b""
+        host = ""
+        try:
+            signed = read_envelope(value)
+            if signed is not None and self._keys is not None:
+                host = self._keys.verify(HEARTBEAT, signed).host
+            elif self._keys is not None:
+                self._refused.note("unsigned", "", f"what came under {record.key[:64]!r} is in nobody's name")
+                return None
+            beat = decode_beat(value if signed is None else signed.body)
+        except NotVerified as refusal:
+            self._refused.note(refusal.reason, refusal.host, str(refusal))
+            return None
+        except ValueError as error:
+            self._refused.note("undecodable", "", f"under {record.key[:64]!r}: {error}")
+            return None
+        if signed is not None and beat.service_id != signed.service_id:
+            self._refused.note("not_yours", host, f"it beats for service {beat.service_id}")
+            return None
+        if (beat.epoch, beat.sequence) <= self._last.get(beat.service_id, (0, 0)):
+            said = f"beat {beat.sequence} of session {beat.epoch} was heard before"
+            self._refused.note("repeated", host, said, logging.INFO)
+            return None
+        self._last[beat.service_id] = (beat.epoch, beat.sequence)
+        return beat

@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+"""A whole distributed ledger on this machine: PostgreSQL, Kafka, and every role a process of its own.
+
+    region.py run DIR [--gateways N] [--twice] [--hosts N]    until its standard input ends or Ctrl-C
+
+For trying it out and for tests; each process can be killed, frozen and started again. On real machines the same command
+lines are run by `compose.yaml` or the systemd units beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+
+import psycopg
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from deploy import private_kafka, private_postgresql  # noqa: E402
+
+PROGRAM = Path(sys.executable).with_name("compute-ledger")
+START_LIMIT_S = 180
+STOP_LIMIT_S = 60
+PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+class DidNotStart(Exception):
+    """A process ended, or said nothing, before it was ready; with what it wrote to its log."""
+
+
+class Part:
+    """One process of the ledger, started again and again under the same name."""
+
+    def __init__(self, name: str, arguments: Sequence[str], log_file: Path) -> None:
+        self.name = name
+        self.arguments = list(arguments)
+        self.log_file = log_file
+        self.ready = ""  # what it said when it was
+        self._process: subprocess.Popen[bytes] | None = None
+        self._frozen = False
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} is not running"
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def url(self) -> str:
+        return self.ready.split()[1]
+
+    def begin(self) -> None:
+        """Start it, and do not wait."""
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                [PROGRAM, "up", *self.arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                preexec_fn=_end_with_parent,
+            )
+        self._frozen = False
+
+    def await_ready(self) -> Part:
+        """Raises:
+        DidNotStart
+        """
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line, deadline = b"", monotonic() + START_LIMIT_S
+        while not line.endswith(b"\n") and monotonic() < deadline:
+            readable, _, _ = select.select([self._process.stdout], [], [], max(0.0, deadline - monotonic()))
+            part = os.read(self._process.stdout.fileno(), 1000) if readable else b""
+            if not part:
+                break
+            line += part
+        if not line.startswith(b"ready "):
+            self.kill()
+            raise DidNotStart(f"{self.name}: {self.logged()[-2000:]}")
+        self.ready = line.decode()
+        return self
+
+    def start(self) -> Part:
+        self.begin()
+        return self.await_ready()
+
+    def kill(self) -> None:
+        """End it where it stands."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """End it as an operator does; its exit code."""
+        return self._end(signal.SIGTERM)
+
+    def freeze(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+        self._frozen = True
+
+    def wake(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+        self._frozen = False
+
+    def logged(self) -> str:
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+
+    def _end(self, number: int) -> int:
+        process = self._process
+        if process is None:
+            return 0
+        if process.poll() is None:
+            if self._frozen and number != signal.SIGKILL:
+                self.wake()
+            process.send_signal(number)
+        try:
+            code = process.wait(STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+        self._process = None
+        return code
+
+
+class Region:
+    """All of them, under one directory."""
+
+    def __init__(self, directory: Path, *, settings: str = "", store: str = "", kafka: str = "") -> None:
+        """`settings` is the text of a configuration file for every process; `store` and `kafka` are those of others that run
+        already, else private ones are started."""
+        self.directory = directory
+        self.data = directory / "data"  # of the roles that share a machine
+        self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.logs = directory / "logs"
+        self.logs.mkdir(exist_ok=True)
+        self.parts: dict[str, Part] = {}
+        self.config = directory / "compute-ledger.conf"
+        self.config.write_text(settings)
+        self.config.chmod(0o600)
+        self.postgresql = None if store else private_postgresql.start(directory / "postgresql")
+        self.kafka = None if kafka else private_kafka.start(directory / "kafka")
+        self.store_url = store or (self.postgresql.url if self.postgresql else "")
+        self.bootstrap = kafka or (self.kafka.bootstrap if self.kafka else "")
+
+    def add(
+        self, name: str, roles: Sequence[str], *arguments: str, data: Path | None = None, store: bool = True
+    ) -> Part:
+        """A process that plays these roles; not started yet."""
+        words = [word for role in roles for word in ("--role", role)]
+        words += ["--data", str(data or self.data), "--kafka", self.bootstrap, "--config-file", str(self.config)]
+        if store:
+            words += ["--store", self.store_url]
+        part = self.parts[name] = Part(name, [*words, *arguments], self.logs / f"{name}.log")
+        return part
+
+    def add_gateway(self, name: str, *arguments: str) -> Part:
+        return self.add(name, ["gateway"], "--listen", "127.0.0.1:0", *arguments)
+
+    def add_agent(self, name: str, gateways: Sequence[str], *arguments: str, data: Path | None = None) -> Part:
+        """Host `name`, enrolled now, with a working directory of its own."""
+        own = data or self.directory / "hosts" / name
+        own.mkdir(mode=0o700, parents=True, exist_ok=True)
+        credential = own / "credential.json"
+        if not credential.exists():
+            credential.touch(mode=0o600)
+            credential.write_text(self.command("host", "enroll", name))
+        urls = [word for gateway in gateways for word in ("--gateway", gateway)]
+        return self.add(name, ["agent"], "--credential", str(credential), *urls, *arguments, data=own, store=False)
+
+    def start(self, *names: str) -> None:
+        """Start these, side by side, and wait until all are ready."""
+        parts = [self.parts[name] for name in names or self.parts]
+        for part in parts:
+            part.begin()
+        for part in parts:
+            part.await_ready()
+
+    def command(self, *words: str) -> str:
+        """Another subcommand, on this ledger; what it printed.
+
+        Raises:
+            subprocess.CalledProcessError
+        """
+        where = ["--data", str(self.data), "--store", self.store_url, "--config-file", str(self.config)]
+        return subprocess.run([PROGRAM, *words, *where], check=True, capture_output=True, text=True, timeout=120).stdout
+
+    def recorded(self, wire_name: str) -> int:
+        """How many events of a type there are."""
+        with psycopg.connect(self.store_url, autocommit=True) as connection:
+            found = connection.execute("SELECT count(*) FROM stored_events WHERE topic = %s", (wire_name,)).fetchone()
+        return 0 if found is None else int(found[0])
+
+    def close(self) -> None:
+        for part in self.parts.values():
+            part.kill()
+        if self.kafka is not None:
+            self.kafka.stop()
+        if self.postgresql is not None:
+            self.postgresql.stop()
+
+
+def answers(url: str, path: str = "/readyz") -> bool:
+    """Whether a gateway can do its work."""
+    try:
+        with urllib.request.urlopen(f"{url}{path}", timeout=10) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+@contextmanager
+def running(
+    directory: Path, *, gateways: int = 2, twice: bool = True, hosts: int = 2, settings: str = ""
+) -> Iterator[Region]:
+    """A ledger with every role, ready; hosts have the fake driver."""
+    region = Region(directory, settings=settings)
+    try:
+        copies = "ab" if twice else "a"
+        first = [region.add_gateway(f"gateway-{number}") for number in range(1, gateways + 1)]
+        for role in ("managers", "projections", "relay", "inbox"):
+            for copy in copies:
+                region.add(f"{role}-{copy}", [role])
+        region.start()
+        urls = [part.url for part in first]
+        agents = [region.add_agent(f"host-{number}", urls).name for number in range(1, hosts + 1)]
+        if agents:
+            region.start(*agents)
+        while not (all(answers(url) for url in urls) and region.recorded("service.came_up") >= hosts):
+            sleep(0.05)
+        yield region
+    finally:
+        region.close()
+
+
+def _end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("what", choices=["run"])
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--gateways", type=int, default=2)
+    parser.add_argument("--twice", action="store_true", help="of every other role too, two processes")
+    parser.add_argument("--hosts", type=int, default=2)
+    chosen = parser.parse_args()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
+    with running(
+        chosen.directory.absolute(), gateways=chosen.gateways, twice=chosen.twice, hosts=chosen.hosts
+    ) as region:
+        for part in region.parts.values():
+            sys.stdout.write(f"{part.name:16} {part.ready.strip()}\n")
+        sys.stdout.write(f"\nexport OS_CLIENT_CONFIG_FILE={region.data}/clouds.yaml OS_CLOUD=demo\n")
+        sys.stdout.flush()
+        signal.pause()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,261 @@
+"""One process of a distributed ledger: the roles it was given, over PostgreSQL and Kafka.
+
+The same objects as in `embedded.py`, over the other adapters. Of each manager, the relay and the inbox one is active among
+all processes; every projections process keeps views of its own, so that a gateway always finds some that move.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from commands.election import Always, Election
+
+from commands.assembly import Delivery, Storage, command_side, open_delivery, open_shared_storage
+from commands.event_store import StoreUnavailable
+from commands.host_keys import HostKeys
+from commands.inbox import Inbox
+from commands.log.consumer import Consumer
+from commands.log.elected import Elected, Seats
+from commands.log.kafka_messages import KafkaMessages
+from commands.log.port import Messages
+from commands.log.relay import Relay
+from commands.log.runner import Runner
+from commands.neighbours.standalone.identity import StandaloneIdentity
+from commands.neighbours.standalone.images import StandaloneImages
+from commands.neighbours.standalone.networks import StandaloneNetworks
+from commands.process_managers.build import BuildManager
+from commands.process_managers.deadlines import DeadlinesManager
+from commands.process_managers.orders import OrdersManager
+from commands.snapshots import Snapshots
+from domain.identifiers import HostName
+from gateway.backend import Backend
+from gateway.health import Check
+from gateway.hosts import DIRECTORIES, LocalHost, wait_until_idle
+from gateway.options import AgentOptions, RoleOptions, StoreOptions
+from gateway.roles import Role
+from gateway.server_filters import install
+from gateway.view_reader import FAR_BEHIND, SharedHeads, ViewReader, ViewReplicas
+from hostagent.agent_api import AgentApi
+from hostagent.host_key import HostCredential
+from projections.catalogue import projections
+from projections.views import Views
+
+log = logging.getLogger(__name__)
+
+CONSUMERS = {
+    Role.MANAGERS: (BuildManager.name, OrdersManager.name, DeadlinesManager.name),
+    Role.INBOX: (Inbox.name,),
+    Role.RELAY: (Relay.name,),
+}
+T = TypeVar("T")
+
+STORE_RETRY_S = 1.0
+REPLICAS = 64
+
+
+class RoleNeeds(Exception):
+    """A role was asked for without what it needs; the message says which option is missing."""
+
+
+class Distributed:
+    """Builds the roles, starts them, stops them. Nothing runs before `start`."""
+
+    def __init__(self, options: RoleOptions) -> None:
+        """Waits for the store where it is away.
+
+        Raises:
+            RoleNeeds, VaultDamaged, AccountsInvalid, TokenKeyInvalid, CredentialInvalid, DriverChanged, HostIdentityChanged.
+        """
+        self.options = options
+        self.common = options.common
+        self.roles = options.roles
+        self.common.directory.mkdir(mode=DIRECTORIES, parents=True, exist_ok=True)
+        self.hosts: list[LocalHost] = []
+        self.ledger: LedgerRoles | None = None
+        consumers: list[Consumer] = []
+        if options.roles - {Role.AGENT}:
+            if options.store is None:
+                raise RoleNeeds(f"the role {min(options.roles - {Role.AGENT})} needs --store postgresql://…")
+            self.ledger = LedgerRoles(options, options.store)
+            consumers += self.ledger.consumers
+            self.messages: Messages = self.ledger.delivery.log
+        if Role.AGENT in options.roles:
+            if options.agent is None:
+                raise RoleNeeds("the role agent needs --credential FILE and --gateway URL")
+            if self.ledger is None:
+                self.messages = KafkaMessages(options.kafka)
+            self.hosts.append(self._host(options.agent))
+            consumers += self.hosts[0].consumers
+        self.runner = Runner(self.messages, consumers)
+
+    def start(self) -> None:
+        if self.ledger is not None:
+            self.ledger.start()
+        self.runner.start()
+
+    def stop(self) -> bool:
+        """Whether no call to a hypervisor was left unfinished."""
+        if self.ledger is not None:
+            self.ledger.seats.close()
+        self.runner.stop()
+        idle = wait_until_idle(self.hosts)
+        for host in self.hosts:
+            host.close()
+        if self.ledger is not None:
+            self.ledger.close()
+        else:
+            self.messages.close()
+        return idle
+
+    @property
+    def gateway(self) -> GatewayRole | None:
+        return None if self.ledger is None else self.ledger.gateway
+
+    def alive(self) -> dict[str, Check]:
+        return {"consumers": self.runner.stopped}
+
+    def readiness(self) -> dict[str, Check]:
+        checks: dict[str, Check] = {"steps": self.runner.failed}
+        if self.ledger is not None:
+            checks |= self.ledger.readiness()
+        for host in self.hosts:
+            checks[f"host {host.agent.name}"] = host.readiness
+        return checks
+
+    def _host(self, agent: AgentOptions) -> LocalHost:
+        credential = HostCredential.load(agent.credential)
+        source = AgentApi(agent.gateways, credential, agent.ca_file)
+
+        return LocalHost(
+            self.common,
+            self.common.directory,
+            HostName(credential.host),
+            self.messages,
+            source,
+            credential.take_up,
+            host_ip=agent.host_ip,
+            signer=credential,
+        )
+
+
+class LedgerRoles:
+    """The roles that have the store."""
+
+    def __init__(self, options: RoleOptions, store: StoreOptions) -> None:
+        self._common = options.common
+        roles = options.roles
+        self.storage = _reached(lambda: open_shared_storage(store.url, store.vault_key_file, options.name))
+        self.delivery: Delivery = open_delivery(self.storage, store.url, options.kafka)
+        the_log = self.delivery.log
+        self.networks = StandaloneNetworks(name=self._common.network_name, bridge=self._common.bridge)
+        self.host_keys = HostKeys(self.storage.store, Snapshots(self.storage.vault), self.storage.records)
+        side = command_side(
+            self.storage,
+            the_log,
+            self.networks,
+            quota_defaults=self._common.quota_defaults,
+            service_down_after_s=self._common.service_down_after_s,
+            keys=self.host_keys,
+        )
+        self.appender = side.appender
+        makers: dict[str, Callable[[], Consumer]] = dict(side.consumers)
+        makers[Relay.name] = lambda: self.delivery.relay(self.storage.store)
+        names = [name for role in CONSUMERS if role in roles for name in CONSUMERS[role]]
+        self.seats: Seats = Election(store.url, names, process=options.name) if options.stand_by else Always()
+        self.consumers: list[Consumer] = [Elected(name, makers[name], self.seats) for name in names]
+        self.views: Views | None = None
+        self._replica: int | None = None
+        if Role.PROJECTIONS in roles:
+            directory, self._replica = claim_replica(self._common.directory / "views")
+            self.views = Views(directory / "views.db", the_log, projections())
+            self.consumers.append(self.views)
+        self.gateway: GatewayRole | None = None
+        if Role.GATEWAY in roles:
+            self.gateway = GatewayRole(self, options)
+
+    def start(self) -> None:
+        self.appender.start()
+
+    def readiness(self) -> dict[str, Check]:
+        store = self.storage.store
+
+        def head() -> str | None:
+            store.head()
+            return None
+
+        checks: dict[str, Check] = {"store": head}
+        if self.gateway is not None:
+            checks["views"] = self.gateway.views_behind
+        return checks
+
+    def close(self) -> None:
+        self.appender.stop()
+        if self.gateway is not None:
+            self.gateway.backend.views.close()
+        if self.views is not None:
+            self.views.close()
+        self.delivery.close()
+        self.storage.store.close()
+        if self._replica is not None:
+            os.close(self._replica)
+
+
+class GatewayRole:
+    """What the HTTP faces reach."""
+
+    def __init__(self, ledger: LedgerRoles, options: RoleOptions) -> None:
+        common = options.common
+        self.options = common
+        self.storage: Storage[Any] = ledger.storage
+        self.networks = ledger.networks
+        self.identity = StandaloneIdentity(
+            common.directory, auth_url=f"{common.url}/identity/v3", token_lifetime_s=common.token_lifetime_s
+        )
+        self.images = StandaloneImages(common.directory / "images", max_bytes=common.image_size_bytes)
+        self.host_keys = ledger.host_keys
+        reader = ViewReader(SharedHeads(ledger.storage.log), ViewReplicas(common.directory / "views", install))
+        self.backend = Backend(ledger.appender, ledger.delivery.log, reader, ledger.storage.vault)
+        # Of its own: a connection to SQLite is one thread's at a time.
+        self._replicas = ViewReplicas(common.directory / "views", install)
+
+    def views_behind(self) -> str | None:
+        behind = self.storage.store.head() - self._replicas.position()
+        return None if behind <= FAR_BEHIND else f"{behind} events behind"
+
+
+def claim_replica(directory: Path) -> tuple[Path, int]:
+    """The first directory of views that no other process keeps, and what holds it for this one.
+
+    Raises:
+        RoleNeeds: there are too many.
+    """
+    for number in range(1, REPLICAS + 1):
+        replica = directory / str(number)
+        replica.mkdir(mode=DIRECTORIES, parents=True, exist_ok=True)
+        descriptor = os.open(replica / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            continue
+        return replica, descriptor
+    raise RoleNeeds(f"{REPLICAS} processes keep views under {directory} already")
+
+
+def _reached(open_store: Callable[[], T]) -> T:
+    """The store, once it answers."""
+    said = ""
+    while True:
+        try:
+            return open_store()
+        except StoreUnavailable as error:
+            if str(error) != said:
+                log.warning("the store does not answer: %s", error)
+                said = str(error)
+            time.sleep(STORE_RETRY_S)

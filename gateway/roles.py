@@ -1,0 +1,16 @@
+"""The roles that the processes of a distributed ledger play."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """What a process of a distributed ledger does."""
+
+    GATEWAY = "gateway"  # any number: HTTP
+    MANAGERS = "managers"  # of each manager one active: build, orders, deadlines
+    PROJECTIONS = "projections"  # the views of one machine's gateways; each process has its own, all are live
+    RELAY = "relay"  # one active: from the store to Kafka
+    INBOX = "inbox"  # one active: reports into the store
+    AGENT = "agent"  # one a host
