@@ -38,6 +38,7 @@ class Election:
         self._wanted = set(names)
         self._held: frozenset[str] = frozenset()
         self._confirmed = -SILENT_S
+        self._failing = False
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="election", daemon=True)
@@ -70,7 +71,9 @@ class Election:
                 with connect(self._url, self._process, idle_session_timeout=SESSION_LIMIT) as session:
                     self._stand(session)
             except psycopg.Error as error:
-                log.warning("not electable: %s", error)
+                if not self._failing:
+                    log.warning("%s stands for nothing until the database is back: %s", self._process, error)
+                self._failing = True
                 self._settle(frozenset(), self._confirmed)
                 self._closing.wait(PAUSE_S)
         self._settle(frozenset(), self._confirmed)
@@ -81,6 +84,7 @@ class Election:
             if monotonic() - asked >= PING_S:
                 asked = monotonic()
                 self._settle(self._ask(session), asked)
+                self._failing = False
             for _ in session.notifies(timeout=SLICE_S):  # there are none: it fails as soon as the session is ended
                 pass
 

@@ -117,8 +117,8 @@ class Sessions:
 def _stands(session: Session) -> bool:
     """Whether the server has not hung up meanwhile. Asks it nothing."""
     poll = select.poll()
-    poll.register(session.fileno(), select.POLLIN)
     try:
+        poll.register(session.fileno(), select.POLLIN)
         while poll.poll(0):
             session.pgconn.consume_input()
     except psycopg.Error:
@@ -140,6 +140,7 @@ class CommitBell:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._woken = 0
+        self._failing = False
         self.head = 0  # the newest position heard of; there may be newer ones
 
     def wait(self, after: int, timeout_s: float) -> bool:
@@ -174,11 +175,14 @@ class CommitBell:
                 with connect(self._url, self._application_name) as session:
                     self._listen(session)
             except psycopg.Error as error:
-                log.warning("the commit bell hears nothing: %s", error)
+                if not self._failing:
+                    log.warning("the commit bell hears nothing until the database is back: %s", error)
+                self._failing = True
                 self._closing.wait(PAUSE_S)
 
     def _listen(self, session: Session) -> None:
         session.execute(f"LISTEN {HEAD_CHANNEL}")
+        self._failing = False
         asked = -POLL_S
         while not self._closing.is_set():
             if monotonic() - asked >= POLL_S:

@@ -73,8 +73,8 @@ share.coordinator.state.topic.min.isr=1
 share.coordinator.state.topic.num.partitions=1
 group.initial.rebalance.delay.ms=0
 # A node that was killed is let in again when its old session is over.
-broker.session.timeout.ms=3000
-broker.heartbeat.interval.ms=500
+broker.session.timeout.ms=2000
+broker.heartbeat.interval.ms=300
 log.cleaner.dedupe.buffer.size=4194304
 num.network.threads=2
 num.io.threads=4

@@ -143,6 +143,8 @@ class Region:
     def __init__(self, directory: Path, *, settings: str = "", store: str = "", kafka: str = "") -> None:
         """`settings` is the text of a configuration file for every process; `store` and `kafka` are those of others that run
         already, else private ones are started."""
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o711)  # PostgreSQL, under its own account, has its directory in there
         self.directory = directory
         self.data = directory / "data"  # of the roles that share a machine
         self.data.mkdir(mode=0o700, parents=True, exist_ok=True)

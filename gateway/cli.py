@@ -55,6 +55,17 @@ def fail(message: str, code: int = 1) -> NoReturn:
     raise typer.Exit(code)
 
 
+def fail_if_refused(error: Exception) -> None:
+    """What is refused, and not a fault of ours, ends in one line."""
+    from domain.errors import DomainError
+    from gateway.refusals import REFUSALS  # what it names takes a while to import
+
+    if isinstance(error, REFUSALS):
+        fail(str(error))
+    if isinstance(error, DomainError):
+        fail(f"{error} ({error.code})")
+
+
 @app.command()
 def up(
     data: Data = DATA,
@@ -95,7 +106,6 @@ def up(
     from gateway import logs, settings
     from gateway.listening import CannotListen, url_of
     from gateway.listening import listen as open_socket
-    from gateway.refusals import REFUSALS
     from gateway.up import serve, serve_roles
 
     logs.to_stderr()
@@ -121,8 +131,9 @@ def up(
             serve_roles(of_roles, sock, operators)
     except (settings.SettingsInvalid, CannotListen) as error:
         fail(str(error), 2)
-    except REFUSALS as error:
-        fail(str(error))
+    except Exception as error:
+        fail_if_refused(error)
+        raise
 
 
 @app.command()
@@ -245,9 +256,7 @@ def refusing(
 ) -> Iterator[Storage[Any]]:
     """The ledger under a directory, or in PostgreSQL, with one line instead of a traceback when it cannot be used."""
     from commands.assembly import open_shared_storage, open_storage
-    from domain.errors import DomainError
     from gateway import settings
-    from gateway.refusals import REFUSALS
 
     try:
         chosen = settings.load(config_file or [])
@@ -268,10 +277,9 @@ def refusing(
             storage.close()
     except settings.SettingsInvalid as error:
         fail(str(error), 2)
-    except REFUSALS as error:
-        fail(str(error))
-    except DomainError as error:
-        fail(f"{error} ({error.code})")
+    except Exception as error:
+        fail_if_refused(error)
+        raise
 
 
 def main() -> None:

@@ -12,11 +12,10 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from commands.assembly import Delivery, command_side, open_delivery, open_shared_storage
 from commands.election import Always, Election
-
-from commands.assembly import Delivery, Storage, command_side, open_delivery, open_shared_storage
 from commands.event_store import StoreUnavailable
 from commands.host_keys import HostKeys
 from commands.inbox import Inbox
@@ -26,25 +25,20 @@ from commands.log.kafka_messages import KafkaMessages
 from commands.log.port import Messages
 from commands.log.relay import Relay
 from commands.log.runner import Runner
-from commands.neighbours.standalone.identity import StandaloneIdentity
-from commands.neighbours.standalone.images import StandaloneImages
 from commands.neighbours.standalone.networks import StandaloneNetworks
 from commands.process_managers.build import BuildManager
 from commands.process_managers.deadlines import DeadlinesManager
 from commands.process_managers.orders import OrdersManager
 from commands.snapshots import Snapshots
 from domain.identifiers import HostName
-from gateway.backend import Backend
-from gateway.health import Check
-from gateway.hosts import DIRECTORIES, LocalHost, wait_until_idle
 from gateway.options import AgentOptions, RoleOptions, StoreOptions
 from gateway.roles import Role
-from gateway.server_filters import install
-from gateway.view_reader import FAR_BEHIND, SharedHeads, ViewReader, ViewReplicas
-from hostagent.agent_api import AgentApi
-from hostagent.host_key import HostCredential
-from projections.catalogue import projections
-from projections.views import Views
+
+if TYPE_CHECKING:  # each process imports what its roles need, and no more
+    from gateway.gateway_role import GatewayRole
+    from gateway.health import Check
+    from gateway.hosts import LocalHost
+    from projections.views import Views
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +51,7 @@ T = TypeVar("T")
 
 STORE_RETRY_S = 1.0
 REPLICAS = 64
+DIRECTORIES = 0o700
 
 
 class RoleNeeds(Exception):
@@ -104,7 +99,11 @@ class Distributed:
         if self.ledger is not None:
             self.ledger.seats.close()
         self.runner.stop()
-        idle = wait_until_idle(self.hosts)
+        idle = True
+        if self.hosts:
+            from gateway.hosts import wait_until_idle
+
+            idle = wait_until_idle(self.hosts)
         for host in self.hosts:
             host.close()
         if self.ledger is not None:
@@ -129,6 +128,10 @@ class Distributed:
         return checks
 
     def _host(self, agent: AgentOptions) -> LocalHost:
+        from gateway.hosts import LocalHost
+        from hostagent.agent_api import AgentApi
+        from hostagent.host_key import HostCredential
+
         credential = HostCredential.load(agent.credential)
         source = AgentApi(agent.gateways, credential, agent.ca_file)
 
@@ -172,12 +175,19 @@ class LedgerRoles:
         self.views: Views | None = None
         self._replica: int | None = None
         if Role.PROJECTIONS in roles:
+            from projections.catalogue import projections
+            from projections.views import Views
+
             directory, self._replica = claim_replica(self._common.directory / "views")
             self.views = Views(directory / "views.db", the_log, projections())
             self.consumers.append(self.views)
         self.gateway: GatewayRole | None = None
         if Role.GATEWAY in roles:
-            self.gateway = GatewayRole(self, options)
+            from gateway.gateway_role import GatewayRole
+
+            self.gateway = GatewayRole(
+                options.common, self.storage, the_log, self.appender, self.networks, self.host_keys
+            )
 
     def start(self) -> None:
         self.appender.start()
@@ -204,29 +214,6 @@ class LedgerRoles:
         self.storage.store.close()
         if self._replica is not None:
             os.close(self._replica)
-
-
-class GatewayRole:
-    """What the HTTP faces reach."""
-
-    def __init__(self, ledger: LedgerRoles, options: RoleOptions) -> None:
-        common = options.common
-        self.options = common
-        self.storage: Storage[Any] = ledger.storage
-        self.networks = ledger.networks
-        self.identity = StandaloneIdentity(
-            common.directory, auth_url=f"{common.url}/identity/v3", token_lifetime_s=common.token_lifetime_s
-        )
-        self.images = StandaloneImages(common.directory / "images", max_bytes=common.image_size_bytes)
-        self.host_keys = ledger.host_keys
-        reader = ViewReader(SharedHeads(ledger.storage.log), ViewReplicas(common.directory / "views", install))
-        self.backend = Backend(ledger.appender, ledger.delivery.log, reader, ledger.storage.vault)
-        # Of its own: a connection to SQLite is one thread's at a time.
-        self._replicas = ViewReplicas(common.directory / "views", install)
-
-    def views_behind(self) -> str | None:
-        behind = self.storage.store.head() - self._replicas.position()
-        return None if behind <= FAR_BEHIND else f"{behind} events behind"
 
 
 def claim_replica(directory: Path) -> tuple[Path, int]:
@@ -256,6 +243,6 @@ def _reached(open_store: Callable[[], T]) -> T:
             return open_store()
         except StoreUnavailable as error:
             if str(error) != said:
-                log.warning("the store does not answer: %s", error)
+                log.warning("the store does not answer: %s", " ".join(str(error).split()))
                 said = str(error)
             time.sleep(STORE_RETRY_S)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import sys
 from pathlib import Path
 
 from commands.assembly import Storage, command_side, open_storage
@@ -156,8 +155,3 @@ def lock(directory: Path) -> int:
         os.close(descriptor)
         raise DirectoryInUse(f"{directory} is in use by another compute-ledger process") from None
     return descriptor
-
-
-def tune() -> None:
-    """Many short steps on many threads in one interpreter: let them take turns more often than every 5 ms."""
-    sys.setswitchinterval(0.0005)

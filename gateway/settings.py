@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from commands.log.kafka_options import KafkaOptions
-
     from gateway.options import Options, RoleOptions, StoreOptions, TlsOptions
     from gateway.roles import Role
 
@@ -275,7 +275,7 @@ def role_options(
         )
     return RoleOptions(
         roles=roles,
-        name=f"compute-ledger {','.join(sorted(roles))}",
+        name=f"compute-ledger {','.join(sorted(roles))}/{os.getpid()}",
         common=common,
         kafka=kafka_options(settings, kafka),
         store=store_options(settings, common.directory, store) if roles - {Role.AGENT} else None,

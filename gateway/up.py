@@ -13,27 +13,23 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
+from typing import TYPE_CHECKING
 
-import uvicorn
-
-from gateway.embedded import Embedded, tune
-from gateway.faces import services
 from gateway.health import Health, Operators, asgi
 from gateway.options import Options, RoleOptions, TlsOptions
 from gateway.site import App, Site
 
+if TYPE_CHECKING:
+    import uvicorn
+
 READY_POLL_S = 0.01
-
-
-class Server(uvicorn.Server):
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop serving, and no more: uvicorn's own has the signal end the process, before the ledger is stopped."""
-        self.force_exit = self.should_exit and sig == signal.SIGINT
-        self.should_exit = True
 
 
 def serve(options: Options, sock: socket.socket, operators: str | None) -> None:
     """The embedded ledger, until SIGTERM or SIGINT."""
+    from gateway.embedded import Embedded
+    from gateway.faces import services
+
     tune()
     ledger = Embedded(options)
     health = Health(ledger.alive(), ledger.readiness())
@@ -50,7 +46,6 @@ def serve(options: Options, sock: socket.socket, operators: str | None) -> None:
 
 def serve_roles(options: RoleOptions, sock: socket.socket | None, operators: str | None) -> None:
     """Some roles of a distributed ledger, until SIGTERM or SIGINT; `sock` where one of them is the gateway."""
-    from gateway.agent_api import agent_api
     from gateway.distributed import Distributed
 
     tune()
@@ -65,6 +60,9 @@ def serve_roles(options: RoleOptions, sock: socket.socket | None, operators: str
         if gateway is None or sock is None:
             _wait_for_signal(f"ready {','.join(sorted(options.roles))}")
             return
+        from gateway.agent_api import agent_api
+        from gateway.faces import services
+
         site: dict[str, App] = {
             **services(gateway),
             "agent": agent_api(gateway.storage, gateway.host_keys, gateway.images),
@@ -74,6 +72,11 @@ def serve_roles(options: RoleOptions, sock: socket.socket | None, operators: str
         _serve_http(Site(site), sock, options.common.tls, lambda: True, f"ready {options.common.url}")
     finally:
         _stop(process.stop, told)
+
+
+def tune() -> None:
+    """Many short steps on many threads in one interpreter: let them take turns more often than every 5 ms."""
+    sys.setswitchinterval(0.0005)
 
 
 def _stop(stop: Callable[[], bool], told: Operators | None) -> None:
@@ -94,6 +97,14 @@ def _wait_for_signal(ready: str) -> None:
 def _serve_http(
     site: App, sock: socket.socket, tls: TlsOptions | None, is_ready: Callable[[], bool], ready: str
 ) -> None:
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            """Stop serving, and no more: uvicorn's own has the signal end the process, before the ledger is stopped."""
+            self.force_exit = self.should_exit and sig == signal.SIGINT
+            self.should_exit = True
+
     config = uvicorn.Config(
         site,
         http="httptools",

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.hypervisors import guest_images, libvirtd
 from tests.support.ledger import Ledger
+from tests.support.region import region
 
 settings.register_profile(
     "desk", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -34,4 +35,4 @@ def two_hosts(tmp_path: Path) -> Iterator[Ledger]:
     made.close()
 
 
-__all__ = ["guest_images", "libvirtd"]
+__all__ = ["guest_images", "libvirtd", "region"]

@@ -11,13 +11,14 @@ from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from kafka.cluster import ClusterMetadata
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError, RequestTimedOutError
 from kafka.net.compat import KafkaNetClient
 
 from commands.log.kafka_options import CONNECT_TIMEOUT_MS
 from commands.log.port import LogUnavailable
 
 METADATA_RETRY_MS = 250  # how often a topic is asked for that does not exist
+WORDS_COUNT_S = 15.0
 DONE = "Kafka: this process is done with it"
 
 Client = TypeVar("Client")
@@ -52,8 +53,9 @@ def connect(
         raise unavailable(error) from error
 
 
-def unavailable(error: Exception) -> LogUnavailable:
-    return LogUnavailable(f"Kafka: {error}" + (f" ({_last_words.text})" if _last_words.text else ""))
+def unavailable(error: Exception | str) -> LogUnavailable:
+    last = str(_last_words)
+    return LogUnavailable(f"Kafka: {error}" + (f" ({last})" if last and last not in str(error) else ""))
 
 
 @dataclass(slots=True)
@@ -148,13 +150,20 @@ class Shared(Generic[Client]):
 
 
 class _LastWords(logging.Handler):
-    """Why the last connection could not be made: kafka-python tells only its log, at each of many attempts."""
+    """Why connections failed lately: kafka-python tells only its log, at each of many attempts."""
 
-    text = ""
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[str, float] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        if str(record.msg).startswith("Connection failed"):
-            self.text = record.getMessage()
+        for said in record.args if isinstance(record.args, tuple) else ():
+            if isinstance(said, Exception) and not isinstance(said, KafkaTimeoutError | RequestTimedOutError):
+                self._said[str(said)] = monotonic()
+
+    def __str__(self) -> str:
+        self._said = {said: at for said, at in list(self._said.items()) if monotonic() - at < WORDS_COUNT_S}
+        return "; ".join(self._said)
 
 
 _last_words = _LastWords()
@@ -166,4 +175,3 @@ def _listen() -> None:
     if _last_words not in library.handlers:
         library.addHandler(_last_words)
         library.propagate = library.level != logging.NOTSET
-    _last_words.text = ""

@@ -70,7 +70,7 @@ class KafkaOptions:
             "request_timeout_ms": REQUEST_TIMEOUT_MS,
             "retry_backoff_ms": 100,
             "reconnect_backoff_ms": 50,
-            "reconnect_backoff_max_ms": 1000,
+            "reconnect_backoff_max_ms": 500,
             "security_protocol": self.security_protocol,
             "ssl_cafile": self.ssl_cafile,
             "ssl_certfile": self.ssl_certfile,

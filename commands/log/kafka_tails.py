@@ -18,7 +18,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.cluster import ClusterMetadata
 from kafka.errors import LogTruncationError, OffsetOutOfRangeError
 
-from commands.log.kafka_clients import connect
+from commands.log.kafka_clients import connect, unavailable
 from commands.log.kafka_options import FETCH_WAIT_MS, KafkaOptions
 from commands.log.kafka_topics import Topics
 from commands.log.port import LogRecord, LogUnavailable
@@ -260,7 +260,7 @@ class Tails:
     def _lost(self) -> bool:
         now = self._clock()
         if now - self._heard > SILENT_S:
-            self._complain("no broker answers")
+            self._complain(str(unavailable("no broker answers")))
         elif self._complained and now - self._complained > SILENT_S:
             log.info("Kafka is read again")
             self._complained = 0.0
@@ -269,7 +269,7 @@ class Tails:
     def _complain(self, what: str) -> None:
         """Once until it is over."""
         if not self._complained:
-            log.warning("nothing is read from Kafka: %s", what)
+            log.warning("nothing is read: %s", what)
         self._complained = self._clock()
 
 
@@ -300,7 +300,7 @@ class _Watchdog:
                 continue
             before, since = stood.get(partition, (None, now))
             if before == position and now - since >= self._stall_s:
-                raise LogUnavailable(f"{partition.topic} stands still at {position} of {ends[partition]}")
+                raise LogUnavailable(f"Kafka: {partition.topic} stands still at {position} of {ends[partition]}")
             self._stood[partition] = (position, since if before == position else now)
 
 

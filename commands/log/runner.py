@@ -10,8 +10,9 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
+from commands.event_store import StoreUnavailable
 from commands.log.consumer import Consumer
-from commands.log.port import Messages
+from commands.log.port import LogUnavailable, Messages
 from domain.serialization import UnknownEventType
 
 log = logging.getLogger(__name__)
@@ -61,8 +62,11 @@ class Runner:
                 log.error("%s stops: %s; upgrade this process", consumer.name, unknown)
                 return
             except Exception as error:
-                self.failing[consumer.name] = f"{type(error).__name__}: {error}"
-                log.exception("%s failed; it tries again in %.2f s", consumer.name, pause_s)
+                self.failing[consumer.name] = why = f"{type(error).__name__}: {error}"
+                if isinstance(error, StoreUnavailable | LogUnavailable):
+                    log.warning("%s waits, and tries again in %.2f s: %s", consumer.name, pause_s, why)
+                else:
+                    log.exception("%s failed; it tries again in %.2f s", consumer.name, pause_s)
                 self._stopping.wait(pause_s)
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
                 continue

@@ -164,6 +164,19 @@ def test_a_host_gets_the_bytes_and_keeps_them_when_the_image_is_deleted(
     assert files(tmp_path) == {"copy"}
 
 
+def test_the_bytes_can_be_read_in_pieces_and_outlive_the_image(standalone: StandaloneImages) -> None:
+    port: Images = standalone
+    image = active(standalone)
+    with port.open(image.id) as file:
+        first = file.read(10)
+        standalone.delete(image.id)
+        assert first + file.read() == DATA
+    with pytest.raises(ImageNotFound):
+        port.open(image.id)
+    with pytest.raises(ImageNotActive):
+        port.open(queued(standalone).id)
+
+
 # the standalone directory
 
 

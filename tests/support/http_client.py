@@ -9,6 +9,7 @@ import httpx
 
 from tests.support.hypervisors import eventually
 from tests.support.ledger_process import LedgerProcess
+from tests.support.region import RegionLedger
 
 VERSION = "2.96"
 SETTLED = ("ACTIVE", "ERROR")
@@ -20,9 +21,17 @@ Json = dict[str, Any]
 class User:
     """One of a ledger's users. May be used from several threads."""
 
-    def __init__(self, ledger: LedgerProcess, cloud: str = "demo", *, version: str = VERSION) -> None:
+    def __init__(
+        self,
+        ledger: LedgerProcess | RegionLedger,
+        cloud: str = "demo",
+        *,
+        version: str = VERSION,
+        url: str | None = None,
+    ) -> None:
+        """`url`: of one of several gateways."""
         self.version = version
-        self.http = httpx.Client(base_url=ledger.url, timeout=LIMIT_S, limits=httpx.Limits(max_connections=64))
+        self.http = httpx.Client(base_url=url or ledger.url, timeout=LIMIT_S, limits=httpx.Limits(max_connections=64))
         auth = ledger.credentials(cloud)
         domain = {"name": "Default"}
         body = {

@@ -17,6 +17,7 @@ import psycopg
 import pytest
 import yaml
 
+from commands.postgresql_sessions import advisory_key
 from deploy.private_kafka import why_no_kafka
 from deploy.private_postgresql import programs
 from deploy.region import PROGRAM, Part, Region, answers
@@ -24,6 +25,12 @@ from tests.support.hypervisors import eventually
 
 SHARED_ROLES = ("managers", "projections", "relay", "inbox")
 START_LIMIT_S = 180
+ROOMY = """\
+[quota]
+instances = -1
+cores = -1
+ram = -1
+"""
 
 
 class RegionLedger:
@@ -55,9 +62,11 @@ class RegionLedger:
         for name in names:
             self.agents.append(self.region.add_agent(name, urls, *(arguments or {}).get(name, ())))
         self.region.start(*names)
-        eventually(lambda: self.recorded("service.came_up") >= len(self.agents), "the hosts are up", START_LIMIT_S)
+        eventually(
+            lambda: self.recorded("service.came_up") >= len(self.agents), "the hosts are up", within_s=START_LIMIT_S
+        )
         for url in urls:
-            eventually(lambda url=url: answers(url), f"{url} is ready", START_LIMIT_S)
+            eventually(lambda url=url: answers(url), f"{url} is ready", within_s=START_LIMIT_S)
 
     @property
     def url(self) -> str:
@@ -72,6 +81,22 @@ class RegionLedger:
 
     def logged(self) -> str:
         return "".join(f"== {part.name}\n{part.logged()}" for part in self.region.parts.values())
+
+    def active(self, seat: str) -> Part:
+        """The process that holds this seat, as PostgreSQL knows it."""
+        found = self.active_or_none(seat)
+        assert found is not None, f"nobody holds the seat {seat}"
+        return found
+
+    def active_or_none(self, seat: str) -> Part | None:
+        key = advisory_key(f"election/{seat}")
+        holders = self.stored(
+            "SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' "
+            "AND granted AND (classid::bigint << 32 | objid::bigint) = %s",
+            key,
+        )
+        pids = [int(name.rpartition("/")[2]) for (name,) in holders]
+        return next((part for part in self.region.parts.values() if part.running and part.pid in pids), None)
 
     def part(self, name: str) -> Part:
         return self.region.parts[name]
@@ -137,6 +162,13 @@ def running_region(
             yield ledger
         finally:
             ledger.close()
+
+
+@pytest.fixture(scope="session")
+def region() -> Iterator[RegionLedger]:
+    """One for the session, with two hosts and room without end. Tests that stop Kafka or PostgreSQL have their own."""
+    with running_region(settings=ROOMY) as ledger:
+        yield ledger
 
 
 def why_no_region() -> str | None:

@@ -1,0 +1,171 @@
+"""Reaching Kafka over TLS with a password; and what is said where that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from commands.log.kafka_clients import Shared
+from commands.log.kafka_messages import KafkaMessages
+from commands.log.kafka_options import KafkaOptions
+from commands.log.kafka_topics import Topics
+from commands.log.port import REPORTS, LogUnavailable
+from deploy.private_kafka import PrivateKafka, Security
+from tests.support.kafka import arrived, private_kafka, published
+
+PASSWORD = "a {secret} word"
+
+
+@dataclass(frozen=True)
+class Secured:
+    node: PrivateKafka
+    options: KafkaOptions  # which let in
+    stranger: Path  # a certificate that has nothing to do with it
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    directory = tmp_path_factory.mktemp("secured")
+    certificate, key = certificate_of(directory, "node")
+    with private_kafka(directory / "node", Security(certificate, key, "agent", PASSWORD)) as node:
+        options = KafkaOptions(
+            bootstrap=node.sasl_bootstrap,
+            security_protocol="SASL_SSL",
+            ssl_cafile=str(certificate),
+            sasl_mechanism="SCRAM-SHA-512",
+            sasl_username="agent",
+            sasl_password=PASSWORD,
+        )
+        yield Secured(node, options, certificate_of(directory, "stranger")[0])
+
+
+def certificate_of(directory: Path, name: str) -> tuple[Path, Path]:
+    """One that signs itself, for 127.0.0.1; and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=1))
+    address = x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))])
+    builder = builder.add_extension(address, critical=False)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    certificate, private = directory / f"{name}.crt", directory / f"{name}.key"
+    signed = builder.sign(key, hashes.SHA256())
+    certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    private.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return certificate, private
+
+
+def works(options: KafkaOptions) -> None:
+    with closing(Topics(options)) as topics, closing(KafkaMessages(options)) as messages:
+        topics.delete([REPORTS])
+        topics.ensure([REPORTS])
+        published(messages, REPORTS, "a=1", within_s=0)
+        assert [record.value for record in arrived(messages, REPORTS, 1)] == [b"a=1"]
+
+
+def refusal(options: KafkaOptions) -> str:
+    with closing(Topics(options)) as topics, pytest.raises(LogUnavailable) as refused:
+        topics.ensure([REPORTS])
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "PLAIN"])
+def test_messages_travel_over_tls_for_one_who_knows_the_password(secured: Secured, mechanism: str) -> None:
+    works(replace(secured.options, sasl_mechanism=mechanism))
+
+
+def test_messages_travel_over_tls_alone(secured: Secured) -> None:
+    works(
+        KafkaOptions(
+            bootstrap=secured.node.tls_bootstrap, security_protocol="SSL", ssl_cafile=secured.options.ssl_cafile
+        )
+    )
+
+
+def test_a_broker_with_a_strange_certificate_is_not_trusted(secured: Secured) -> None:
+    assert "CERTIFICATE_VERIFY_FAILED" in refusal(replace(secured.options, ssl_cafile=str(secured.stranger)))
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "PLAIN"])
+def test_a_wrong_password_is_said_and_not_shown(secured: Secured, mechanism: str) -> None:
+    said = refusal(replace(secured.options, sasl_mechanism=mechanism, sasl_password="a wrong one"))
+
+    assert "Authentication" in said
+    assert "a wrong one" not in said
+
+
+def test_the_password_is_not_shown_with_the_options(secured: Secured) -> None:
+    assert PASSWORD not in repr(secured.options)
+
+
+# one client for all threads
+
+
+class Client:
+    def __init__(self) -> None:
+        self.closed = 0
+
+
+def shared(made: list[Client]) -> Shared[Client]:
+    def make() -> Client:
+        made.append(Client())
+        return made[-1]
+
+    def close(client: Client) -> None:
+        client.closed += 1
+
+    return Shared(make, close)
+
+
+def use(clients: Shared[Any], *, fail: bool = False) -> Any:
+    with clients.use() as held:
+        if fail:
+            raise OSError("it broke")
+        return held.client
+
+
+def test_a_client_that_failed_is_closed_and_another_one_made() -> None:
+    clients = shared(made := [])
+    assert use(clients) is use(clients)
+
+    with pytest.raises(OSError, match="it broke"):
+        use(clients, fail=True)
+
+    assert use(clients) is made[1]
+    assert [client.closed for client in made] == [1, 0]
+    clients.close()
+    assert [client.closed for client in made] == [1, 1]
+
+
+def test_a_client_that_failed_is_left_open_for_those_who_still_use_it() -> None:
+    clients = shared(made := [])
+    with clients.use() as held:
+        with pytest.raises(OSError, match="it broke"):
+            use(clients, fail=True)
+        assert held.client.closed == 0
+        assert use(clients) is made[1]
+
+    assert [client.closed for client in made] == [1, 0]
+
+
+def test_nothing_is_made_once_all_is_closed() -> None:
+    clients = shared(made := [])
+    with clients.use():
+        clients.close()
+
+    with pytest.raises(LogUnavailable):
+        use(clients)
+    assert [client.closed for client in made] == [1]
