@@ -38,7 +38,7 @@ CONNECTION = {
 }
 SESSION = {
     "lock_timeout": "2s",
-    "idle_in_transaction_session_timeout": "2s",  # a writer that is frozen gives up its lock
+    "idle_in_transaction_session_timeout": "1500ms",  # a frozen writer gives up its lock before others give up on it
     "client_connection_check_interval": "2s",  # what nobody waits for any more is ended
     "synchronous_commit": "on",
     "search_path": "public",

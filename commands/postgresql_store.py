@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -82,6 +83,19 @@ class Datastore(PostgresDatastore):
         self._sessions.close()
 
 
+@dataclass(slots=True)
+class Locked:
+    """A transaction under way."""
+
+    cursor: Cursor
+    head: int  # nobody else can move it now
+    recorded: int | None = None  # the last position given
+
+    def closing(self) -> str:
+        ring = "" if self.recorded is None else f"SELECT pg_notify('{HEAD_CHANNEL}', '{self.recorded}'); "
+        return f"{ring}COMMIT"
+
+
 class PostgreSQLRecorder(PostgresApplicationRecorder):
     """The library's recorder, with a transaction that takes the lock before it reads."""
 
@@ -90,6 +104,8 @@ class PostgreSQLRecorder(PostgresApplicationRecorder):
         del self.sql_create_statements[self.create_insert_function_statement_index]
         in_binary = self.insert_events_statement.as_string().replace("%s", "%b")  # in a third of the time
         self.insert_events_statement = Composed([SQL(in_binary)])
+        lock = SQL("; ").join(map(_composed, self.lock_table_statements)).as_string()
+        self._opening = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {lock}; {HEAD}"
 
     def lay_out(self) -> None:
         """Create what is not there yet. Processes that start at once wait for each other."""
@@ -106,36 +122,40 @@ class PostgreSQLRecorder(PostgresApplicationRecorder):
         self.datastore.register_type_adapters()
 
     @contextmanager
-    def locked(self) -> Iterator[Cursor]:
-        """A transaction as a pipeline: only what is fetched is waited for."""
-        with self.datastore.get_connection() as connection, connection.pipeline():
-            cursor = connection.cursor(binary=True)
+    def locked(self) -> Iterator[Locked]:
+        """A transaction that holds the lock.
+
+        What is sent is always a whole round: between rounds the server counts the session as idle in its transaction, and
+        ends it where the next does not come, since its process is frozen and holds the lock that all wait for. Inside an
+        open pipeline it would wait for ever; so there is none.
+        """
+        with self.datastore.get_connection() as connection:
             try:
-                cursor.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-                self._lock_table(cursor)
-                yield cursor
-                cursor.execute("COMMIT")
+                opened = connection.execute(self._opening, prepare=False)
+                locked = Locked(connection.cursor(binary=True), _head_of(opened))
+                yield locked
+                connection.execute(locked.closing(), prepare=False)
             except BaseException:
                 connection.close()  # rolls back, and waits for nobody
                 raise
 
-    def insert(self, cursor: Cursor, records: Sequence[StoredEvent]) -> Sequence[int]:
+    def insert(self, locked: Locked, records: Sequence[StoredEvent]) -> Sequence[int]:
         if not records:
             return []
-        PostgresAggregateRecorder._insert_stored_events(self, cursor, records)  # the lock is taken already
-        positions = [position for (position,) in cursor.fetchall()]
-        cursor.execute("SELECT pg_notify(%s, %s)", (HEAD_CHANNEL, str(positions[-1])))
+        PostgresAggregateRecorder._insert_stored_events(self, locked.cursor, records)  # the lock is taken already
+        positions = [position for (position,) in locked.cursor.fetchall()]
+        locked.recorded = positions[-1]
         return positions
 
 
 class _PostgreSQLTransaction:
-    def __init__(self, recorder: PostgreSQLRecorder, cursor: Cursor) -> None:
+    def __init__(self, recorder: PostgreSQLRecorder, locked: Locked) -> None:
         self._recorder = recorder
-        self._cursor = cursor
-        self._head = int(_one(cursor, HEAD)[0])  # waits for the lock too; nobody else can move it now
+        self._locked = locked
+        self._cursor = locked.cursor
 
     def head(self) -> int:
-        return self._head
+        return self._locked.recorded or self._locked.head
 
     def read(self, after: int) -> list[StoredRecord]:
         return _records(self._cursor, _SELECT + "WHERE notification_id > %s ORDER BY notification_id", (after,))
@@ -151,9 +171,7 @@ class _PostgreSQLTransaction:
         return dict(self._cursor.execute(statement, (list(command_ids),)).fetchall())
 
     def insert(self, records: Sequence[StoredEvent]) -> Sequence[int]:
-        positions = self._recorder.insert(self._cursor, records)
-        self._head = positions[-1] if positions else self._head
-        return positions
+        return self._recorder.insert(self._locked, records)
 
     def record_commands(self, done: Sequence[tuple[UUID, int]]) -> None:
         if done:
@@ -198,8 +216,8 @@ class PostgreSQLEventStore:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        with _translated(), self._recorder.locked() as cursor:
-            yield _PostgreSQLTransaction(self._recorder, cursor)
+        with _translated(), self._recorder.locked() as locked:
+            yield _PostgreSQLTransaction(self._recorder, locked)
 
     def head(self) -> int:
         with self._alone() as cursor:
@@ -251,7 +269,8 @@ class PostgreSQLEventStore:
             cursor.execute("DELETE FROM vault_payloads WHERE owner = %s", (owner,))
 
     def destroy_key(self, subject: str) -> bool:
-        with _translated(), self._recorder.locked() as cursor:
+        with _translated(), self._recorder.locked() as locked:
+            cursor = locked.cursor
             row = _one(cursor, "DELETE FROM vault_keys WHERE subject = %s RETURNING subject", (subject,))
             cursor.execute("DELETE FROM vault_payloads WHERE subject = %s", (subject,))
             cursor.execute("DELETE FROM snapshots")  # some hold the subject's data, sealed under the key that is gone
@@ -299,6 +318,17 @@ def _move_position(cursor: Cursor, consumer: str, old: int, new: int) -> bool:
 def _key(cursor: Cursor, subject: str) -> bytes | None:
     row = _one(cursor, "SELECT wrapped FROM vault_keys WHERE subject = %s", (subject,))
     return None if row is None else bytes(row[0])
+
+
+def _composed(statement: Any) -> Composed:
+    return Composed([statement])
+
+
+def _head_of(opened: Cursor) -> int:
+    while opened.nextset():
+        pass
+    [(head,)] = opened.fetchall()
+    return int(head)
 
 
 def _one(cursor: Cursor, statement: str, parameters: Any = ()) -> Any:

@@ -15,7 +15,8 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 
 from commands.log.kafka_clients import Shared, connect, unavailable
 from commands.log.kafka_options import KafkaOptions
-from commands.log.kafka_tails import Tails, to_log_record
+from commands.log.kafka_tail import to_log_record
+from commands.log.kafka_tails import Tails
 from commands.log.kafka_topics import Topics
 from commands.log.port import LogRecord, LogUnavailable, Message
 
@@ -57,7 +58,9 @@ class KafkaMessages:
         self._tails.wake()
 
     def end(self, topic: str) -> int:
-        return self._topics.ends([topic]).get(TopicPartition(topic, 0), 0)
+        end = self._topics.ends([topic]).get(TopicPartition(topic, 0), 0)
+        self._tails.tell_end(topic, end)
+        return end
 
     def incarnation(self, topic: str) -> str:
         return self._tails.incarnation(topic)

@@ -1,16 +1,14 @@
 """Following topics: one consumer on one thread for a whole process, and what it brought, kept until it is read.
 
-A tail begins where its first reader wants to read, and keeps what was read for a while, so that several readers may be at
-different places of it. One who comes with a place outside makes it begin anew there. With Kafka away tails bring nothing,
-and go on by themselves when it answers again.
+Each topic that is asked for has a tail (`kafka_tail.py`) that the consumer fills; a reader who comes with a place outside of
+it makes it begin anew there. With Kafka away tails bring nothing, and go on by themselves when it answers again.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
@@ -20,77 +18,17 @@ from kafka.errors import LogTruncationError, OffsetOutOfRangeError
 
 from commands.log.kafka_clients import connect, unavailable
 from commands.log.kafka_options import FETCH_WAIT_MS, KafkaOptions
+from commands.log.kafka_tail import Tail, to_log_record
 from commands.log.kafka_topics import Topics
 from commands.log.port import LogRecord, LogUnavailable
 
 log = logging.getLogger(__name__)
 
-KEPT_RECORDS = 4096
-KEPT_BYTES = 16 * 1024 * 1024
-AHEAD = 4096  # a reader so far beyond what has come waits for it to come
 CROWDED_POLL_MS = 50
 SILENT_S = 6.0  # metadata is asked for every two seconds
 LOST_S = 30.0  # silent for so long, its brokers may have moved
 PAUSE_S = 1.0
 CLOSE_LIMIT_S = 10.0
-
-
-class Tail:
-    """What was fetched of a topic beyond an offset, in order and with nothing left out."""
-
-    def __init__(self, topic: str, start: int, *, follows: int | None = None, earliest: bool = False) -> None:
-        """`follows`: a reader there gets what comes first here, since offsets begin again. `earliest`: it begins where the
-        topic now does."""
-        self.partition = TopicPartition(topic, 0)
-        self.start = start
-        self.reached = start
-        self.earliest = earliest
-        self.asked = start if follows is None else follows
-        self._follows = follows
-        self._records: list[LogRecord] = []
-        self._bytes = 0
-        self._furthest = start  # that a reader has come to
-        self._full = False
-
-    def serves(self, after: int) -> bool:
-        return after == self._follows or self.start <= after <= self.reached + AHEAD
-
-    def read(self, after: int, limit: int) -> Sequence[LogRecord]:
-        first = self._index(after)
-        return self._records[first : first + limit]
-
-    def has(self, after: int) -> bool:
-        return self._index(after) < len(self._records)
-
-    def add(self, records: Iterable[LogRecord]) -> None:
-        for record in records:
-            self._records.append(record)
-            self._bytes += _size(record)
-            self.reached = record.offset
-
-    def has_room(self) -> bool:
-        """Let go of what was read and is too much. Full of what was not, it has room again when half of that is read."""
-        read = bisect_right(self._records, self._furthest, key=_offset)
-        passed = 0
-        while passed < read and (len(self._records) - passed > KEPT_RECORDS or self._bytes > KEPT_BYTES):
-            self._bytes -= _size(self._records[passed])
-            passed += 1
-        if passed:
-            self.start = self._records[passed - 1].offset
-            del self._records[:passed]
-        unread = len(self._records) - (read - passed)
-        each = self._bytes / len(self._records) if self._records else 0.0
-        share = max(unread / KEPT_RECORDS, unread * each / KEPT_BYTES)
-        self._full = share >= (0.5 if self._full else 1)
-        return not self._full
-
-    def _index(self, after: int) -> int:
-        self.asked = after
-        if after == self._follows:
-            return 0
-        self._follows = None
-        self._furthest = max(self._furthest, after)
-        return bisect_right(self._records, after, key=_offset)
 
 
 class Tails:
@@ -126,6 +64,12 @@ class Tails:
                     return False
                 self._turn.wait(left)
             return True
+
+    def tell_end(self, topic: str, end: int) -> None:
+        """Readers may begin there, however far behind the tail still is."""
+        with self._turn:
+            if (tail := self._tails.get(topic)) is not None:
+                tail.end = max(tail.end, end)
 
     def wake(self) -> None:
         with self._turn:
@@ -172,7 +116,7 @@ class Tails:
         while not self._closing.is_set():
             try:
                 self._follow()
-            except LogUnavailable as error:
+            except (LogUnavailable, Stalled) as error:
                 self._complain(str(error))
             except Exception as error:  # not all that kafka-python raises is its own
                 self._complain(f"{type(error).__name__}: {error}")
@@ -190,10 +134,10 @@ class Tails:
                     polled = consumer.poll(CROWDED_POLL_MS if crowded else FETCH_WAIT_MS)
                 except OffsetOutOfRangeError as error:
                     for partition in error.args[0]:
-                        self._begin_again(partition.topic, earliest=True)
+                        self._begin_again(placed[partition], earliest=True)
                 except LogTruncationError as error:
                     for partition, at in error.divergent_offsets.items():
-                        self._begin_again(partition.topic, 0 if at is None else at.offset)
+                        self._begin_again(placed[partition], 0 if at is None else at.offset)
                 else:
                     self._take(polled, placed)
                 if not self._complained:
@@ -242,7 +186,9 @@ class Tails:
     def _recognise(self) -> None:
         """See which topics are other ones under the same name. Kafka says so before it shows what is in them."""
         assert self._cluster is not None
-        for topic in list(self._tails):
+        with self._turn:
+            tails = dict(self._tails)
+        for topic, tail in tails.items():
             found = self._cluster.topic_id(topic)
             if found is None:  # not heard of yet, or gone
                 continue
@@ -250,12 +196,14 @@ class Tails:
                 before = self._ids.setdefault(topic, str(found))
                 self._ids[topic] = str(found)
             if before != str(found):
-                self._begin_again(topic)
+                self._begin_again(tail)
 
-    def _begin_again(self, topic: str, start: int = 0, *, earliest: bool = False) -> None:
+    def _begin_again(self, tail: Tail, start: int = 0, *, earliest: bool = False) -> None:
+        topic = tail.partition.topic
         with self._turn:
-            self._tails[topic] = Tail(topic, start, follows=self._tails[topic].asked, earliest=earliest)
-            self._turn.notify_all()
+            if self._tails[topic] is tail:  # else a reader wants another place by now
+                self._tails[topic] = Tail(topic, start, follows=tail.asked, earliest=earliest)
+                self._turn.notify_all()
 
     def _lost(self) -> bool:
         now = self._clock()
@@ -273,6 +221,10 @@ class Tails:
         self._complained = self._clock()
 
 
+class Stalled(Exception):
+    """There is more to read, and the consumer does not."""
+
+
 class _Watchdog:
     """Notices a consumer that stands still though there is more to read."""
 
@@ -286,32 +238,22 @@ class _Watchdog:
 
     def look(self, partitions: Collection[TopicPartition]) -> None:
         """Raises:
-        LogUnavailable: it has stood still for too long, or Kafka cannot be asked.
+        Stalled
         """
         now = self._clock()
         if now < self._due:
             return
         self._due = now + self._stall_s / 3
-        ends = self._topics.ends([partition.topic for partition in partitions])
+        try:
+            ends = self._topics.ends([partition.topic for partition in partitions])
+        except LogUnavailable:
+            return
         stood, self._stood = self._stood, {}
         for partition in partitions:
-            position = self._consumer.position(partition, timeout_ms=0)
-            if position is not None and position >= ends.get(partition, 0):
+            position, end = self._consumer.position(partition, timeout_ms=0), ends.get(partition)
+            if end is None or (position is not None and position >= end):
                 continue
             before, since = stood.get(partition, (None, now))
             if before == position and now - since >= self._stall_s:
-                raise LogUnavailable(f"Kafka: {partition.topic} stands still at {position} of {ends[partition]}")
+                raise Stalled(f"Kafka: {partition.topic} stands still at {position} of {end}")
             self._stood[partition] = (position, since if before == position else now)
-
-
-def to_log_record(record: Any) -> LogRecord:
-    key = "" if record.key is None else record.key.decode(errors="replace")
-    return LogRecord(record.offset + 1, key, record.value, tuple(record.headers))
-
-
-def _offset(record: LogRecord) -> int:
-    return record.offset
-
-
-def _size(record: LogRecord) -> int:
-    return 200 + len(record.value or b"") + sum(len(value or b"") for _, value in record.headers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -164,7 +165,7 @@ def test_who_does_not_hear_from_the_database_holds_nothing(postgresql: PrivatePo
     wins(candidate)
 
     with postgresql.paused():
-        eventually(lambda: not candidate.holds("build"), "it does not count on it", within_s=4)
+        eventually(lambda: not candidate.holds("build"), "it does not count on it", within_s=6)
 
     wins(candidate)
 
@@ -174,19 +175,22 @@ def test_a_restart_of_the_database_elects_anew(postgresql: PrivatePostgreSQL, st
     eventually(lambda: holders(candidates, "build"), "one is elected", within_s=SOON_S)
 
     with stopped(postgresql):
-        eventually(lambda: not holders(candidates, "build"), "nobody is", within_s=4)
+        eventually(lambda: not holders(candidates, "build"), "nobody is", within_s=6)
 
     eventually(lambda: holders(candidates, "build"), "one is elected again", within_s=SOON_S)
     assert len(holders(candidates, "build")) == 1
 
 
-def test_a_session_that_is_ended_is_noticed_before_the_next_ping(postgresql: PrivatePostgreSQL, stand: Stand) -> None:
+def test_a_session_that_is_ended_is_noticed_and_another_is_opened(
+    postgresql: PrivatePostgreSQL, stand: Stand, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     candidate = stand("the active one")
     wins(candidate)
 
     assert end_sessions(postgresql, "the active one") == 1
 
-    eventually(lambda: not candidate.holds("build"), "it has lost", within_s=5)
+    eventually(lambda: "the active one lost: build, inbox" in caplog.messages, "it has lost", within_s=SOON_S)
     wins(candidate)
 
 

@@ -428,7 +428,7 @@ def test_a_frozen_writer_gives_up_its_lock(store: PostgreSQLEventStore, database
 
         eventually(writes, "another writes", within_s=10)
 
-        assert 1 < time.monotonic() - begun < 5
+        assert 1 < time.monotonic() - begun < 8
         with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
             frozen.execute("COMMIT")
 

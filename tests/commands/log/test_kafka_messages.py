@@ -16,7 +16,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import LogTruncationError
 from kafka.structs import OffsetAndMetadata
 
-from commands.log import kafka_options, kafka_tails
+from commands.log import kafka_options, kafka_tail, kafka_tails
 from commands.log.kafka_messages import KafkaMessages
 from commands.log.kafka_options import KafkaOptions
 from commands.log.kafka_topics import Topics
@@ -409,7 +409,7 @@ def test_a_reader_with_nothing_to_read_is_not_taken_for_one_that_stalls(options:
 def test_what_is_not_read_waits_at_the_broker(
     options: KafkaOptions, messages: KafkaMessages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_tails, "KEPT_RECORDS", 100)
+    monkeypatch.setattr(kafka_tail, "KEPT_RECORDS", 100)
     most = 100 + options.consumer()["max_poll_records"]
     sent = [f"a={number}" for number in range(3 * most)]
     published(messages, REPORTS, *sent)
@@ -425,7 +425,7 @@ def test_what_is_not_read_waits_at_the_broker(
 def test_a_long_topic_is_read_whole_though_its_reader_is_slower_than_kafka(
     messages: KafkaMessages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_tails, "KEPT_BYTES", 64 * 1024)
+    monkeypatch.setattr(kafka_tail, "KEPT_BYTES", 64 * 1024)
     sent = [f"a={number}" + "x" * 1000 for number in range(500)]
     published(messages, REPORTS, *sent)
 
