@@ -60,6 +60,7 @@ class Crowd:
         self._lock = threading.Lock()
         self.accepted: list[str] = []  # ids of servers whose create was answered
         self.unanswered = 0
+        self.asked_again = 0
         self.deleted: list[str] = []  # ids of servers whose delete was answered
 
     def create(self, cloud: Cloud, servers: int) -> None:
@@ -98,11 +99,16 @@ class Crowd:
                 self.deleted.append(server)
 
     def _answer(self, method: str, path: str, body: object = None) -> httpx.Response | None:
-        try:
+        """The answer; None when the ledger was killed before it came. A 503 says that nothing happened: asked again."""
+        while True:
             user = self._users[next(self._turns) % len(self._users)]
-            return user(method, path, body)
-        except httpx.TransportError:
-            return None  # the ledger was killed meanwhile
+            try:
+                answer = user(method, path, body)
+            except httpx.TransportError:
+                return None
+            if answer.status_code != 503:
+                return answer
+            self.asked_again += 1
 
 
 def settled(user: User) -> dict[str, str]:
