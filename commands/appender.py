@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from commands import metrics
 from commands.command import Accepted, Ask, Outcome, Unit, UnitResult
 from commands.event_store import EventStore, StoreUnavailable, Transaction
 from commands.records import Records
@@ -128,13 +129,18 @@ class Appender:
         Raises:
             StoreUnavailable: nothing was recorded, or nothing that can be told.
         """
+        decided = False
         try:
             with self._store.transaction() as transaction:
                 flush = _Flush(self, transaction, units)
                 results = [flush.unit(unit) for unit in units]
                 flush.record()
+                decided = True
         except StoreUnavailable:
+            metrics.FLUSHES_UNAVAILABLE.inc()
             self._forget()
+            if not decided:  # COMMIT was never sent
+                raise
             return self._settle(units)
         except BaseException:
             self._forget()
@@ -144,6 +150,7 @@ class Appender:
         if flush.recorded:
             self._position = flush.recorded[-1].position
             self._committed(before, flush.recorded)
+        flush.count()
         return [flush.result(r) for r in results]
 
     def _forget(self) -> None:
@@ -153,19 +160,22 @@ class Appender:
         self._vault.forget_keys()
 
     def _settle(self, units: Sequence[Unit]) -> list[UnitResult]:
-        """COMMIT may or may not have happened: ask the store which commands are done."""
+        """COMMIT may or may not have happened: once the lock is free it has, or never will; then the store can tell."""
+        with self._store.transaction() as transaction:
+            done = transaction.commands_done([ask.cause.command_id for unit in units for ask in unit.asks])
+            head = transaction.head()
         results = []
         for unit in units:
             outcomes: list[Outcome] = []
             for ask in unit.asks:
-                position = self._store.command_done(ask.cause.command_id)
+                position = done.get(ask.cause.command_id)
                 if position is None:
                     raise StoreUnavailable("the store did not record the command")
                 outcomes.append(Accepted(position=position, repeated=True))
             moved = unit.move is not None and self._store.position(unit.move.consumer) >= unit.move.new
             if unit.move is not None and not moved:
                 raise StoreUnavailable("the store did not record the step")
-            results.append(UnitResult(outcomes=tuple(outcomes), moved=moved, head=self._store.head()))
+            results.append(UnitResult(outcomes=tuple(outcomes), moved=moved, head=head))
         return results
 
     def _catch_up(self, transaction: Transaction) -> int:
@@ -207,6 +217,9 @@ class _Flush:
         asked = [ask.cause.command_id for unit in units for ask in unit.asks]
         self._repeated = dict(transaction.commands_done(asked)) if asked else {}
         self.recorded: list[RecordedEvent] = []
+        self._asked = len(asked)
+        self._refused: list[str] = []  # codes
+        self._overtaken: list[str] = []  # consumers whose step another process had taken
 
     def unit(self, unit: Unit) -> tuple[Unit, list[UUID | DomainError], bool]:
         outcomes: list[UUID | DomainError] = []
@@ -216,6 +229,8 @@ class _Flush:
         moved = False
         if move is not None and not any(isinstance(o, unit.retry_on) for o in outcomes):
             moved = self._transaction.move_position(move.consumer, move.old, move.new)
+            if not moved:
+                self._overtaken.append(move.consumer)
         return unit, outcomes, moved
 
     def _decide(self, ask: Ask) -> UUID | DomainError:
@@ -225,6 +240,7 @@ class _Flush:
         try:
             decided = self._appender._decisions[type(ask.command)](ask.command, States(self._state))
         except DomainError as refusal:
+            self._refused.append(refusal.code)
             return refusal
         first = len(self._pending)
         for stream, event in decided:
@@ -277,6 +293,16 @@ class _Flush:
             cache.popitem(last=False)
         if self.recorded:
             self._appender._last_time = self.time
+
+    def count(self) -> None:
+        """Tell what was committed to those who measure."""
+        metrics.COMMITS.inc()
+        metrics.FLUSH_COMMANDS.observe(self._asked)
+        metrics.COMMANDS_RECORDED.inc(len(self._accepted))
+        for code in self._refused:
+            metrics.COMMANDS_REFUSED.labels(code).inc()
+        for consumer in self._overtaken:
+            metrics.STEP_CONFLICTS.labels(consumer.partition("/")[0]).inc()
 
     def result(self, decided: tuple[Unit, list[UUID | DomainError], bool]) -> UnitResult:
         _, outcomes, moved = decided

@@ -14,11 +14,12 @@ from commands.compute_service import RegisterHost
 from commands.event_store import EventStore, StoreUnavailable
 from commands.host_keys import HostKeys, NotVerified
 from commands.instance.outcome import RecordObservation, RecordOutcome
+from commands.log.consumer import Handled
 from commands.log.port import REPORTS, Log, LogRecord
 from commands.log.reports import decode_report, kind_of_report
 from commands.log.signed import REPORT, read_envelope
+from commands.metrics import PARKED_RECORDS, REPORTS_REFUSED
 from commands.metrics import REPORTS as RECORDED
-from commands.metrics import REPORTS_REFUSED
 from commands.refused import Refused
 from commands.reports import HostReport, ObservationReport, OutcomeReport, Report
 from domain.errors import DomainError, HostRenamed, ReportNotYours, ReportSuperseded
@@ -30,6 +31,7 @@ from domain.serialization import UnknownEventType
 log = logging.getLogger(__name__)
 
 BATCH = 200
+FAILED = "failed"
 _COMMANDS = UUID("c1a3b0a7-3b63-4d0e-9a0a-4f2f6a5d7e02")
 
 _REASONS: Mapping[type[DomainError], str] = {
@@ -48,27 +50,29 @@ class Inbox:
         self._appender = appender
         self._store = store
         self._keys = keys
-        self._position = -1
+        self.position = -1
+        self.handled: Handled | None = None
         self._kept_as = ""
         self._refused = Refused("report", REPORTS_REFUSED)
 
     def wait(self, timeout_s: float) -> None:
-        self._log.wait(REPORTS, self._position, timeout_s)
+        self._log.wait(REPORTS, self.position, timeout_s)
 
     def step(self) -> bool:
         incarnation = self._log.incarnation(REPORTS)
         kept_as = f"{self.name}/{incarnation}" if incarnation else self.name
-        if self._position < 0 or kept_as != self._kept_as:  # offsets of a topic made anew begin again
-            self._position, self._kept_as = self._store.position(kept_as), kept_as
-        records = self._log.read(REPORTS, self._position, BATCH)
+        if self.position < 0 or kept_as != self._kept_as:  # offsets of a topic made anew begin again
+            self.position, self._kept_as = self._store.position(kept_as), kept_as
+        records = self._log.read(REPORTS, self.position, BATCH)
         if not records:
             return False
         reports = [report for record in records if (report := self._read(record)) is not None]
-        move = Move(consumer=kept_as, old=self._position, new=records[-1].offset)
+        move = Move(consumer=kept_as, old=self.position, new=records[-1].offset)
         result = self._record(reports, move)
         for report, outcome in zip(reports, result.outcomes, strict=True):
             self._tell(report, outcome)
-        self._position = move.new if result.moved else -1
+        self.position = move.new if result.moved else -1
+        self.handled = Handled(len(records))
         return True
 
     def _read(self, record: LogRecord) -> Report | None:
@@ -84,6 +88,7 @@ class Inbox:
         except NotVerified as refusal:
             self._refused.note(refusal.reason, refusal.host, str(refusal))
         except ValueError as error:
+            PARKED_RECORDS.inc()
             self._refused.note("undecodable", "", f"at offset {record.offset}, under {record.key[:64]!r}: {error}")
         else:
             if key is None or _is_of(report, key):
@@ -127,7 +132,9 @@ class Inbox:
                 level = logging.WARNING if isinstance(report, HostReport) else logging.INFO
                 self._refused.note("superseded", report.host, str(outcome), level)
             case DomainError():
-                reason = _REASONS.get(type(outcome), "failed")
+                reason = _REASONS.get(type(outcome), FAILED)
+                if reason == FAILED:
+                    PARKED_RECORDS.inc()
                 self._refused.note(reason, report.host, f"{outcome.code}: {outcome}")
 
 

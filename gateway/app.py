@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 from starlette.requests import Request as AsgiRequest
 
+from commands.metrics import HTTP_REQUESTS, HTTP_SECONDS
 from commands.neighbours.identity import Credentials, Identity
 from gateway import versions
 from gateway.access_log import AccessLog, shown_path, write_line
@@ -37,6 +38,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 RawHeaders = list[tuple[bytes, bytes]]
 
 MAX_BODY_BYTES = 114_688  # Nova's osapi_max_request_body_size
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 WITH_BODY = ("POST", "PUT")
 MEDIA_TYPES = ("application/json", "text/plain", "")  # plain text is what some servers say where a client says nothing
 NEEDS_LOGIN = {
@@ -134,7 +136,9 @@ class _Exchange:
         headers.append((b"x-compute-request-id", request_id))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
-        self._log(status, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        _count(self.scope["method"], status, seconds)
+        self._log(status, seconds)
 
     async def _answer(self) -> Response:
         path, method = self.path, self.scope["method"]
@@ -319,6 +323,12 @@ class _Exchange:
                 "project_id": None if credentials is None else credentials.project_id,
             }
         )
+
+
+def _count(method: str, status: int, seconds: float) -> None:
+    name = method if method in METHODS else "other"  # a client may make up ever new ones
+    HTTP_REQUESTS.labels(name, f"{status // 100}xx").inc()
+    HTTP_SECONDS.labels(name).observe(seconds)
 
 
 def _of_another_project(asked: str, own: str | None) -> Fault:

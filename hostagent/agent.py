@@ -19,7 +19,7 @@ import orjson
 from commands.log.port import LogRecord, LogUnavailable, Messages, orders_topic
 from commands.log.reader import TopicReader
 from commands.log.signed import Signer
-from commands.metrics import AGENT_ORDERS_REFUSED
+from commands.metrics import AGENT_ORDERS_REFUSED, PARKED_RECORDS
 from commands.orders import Act, Order
 from commands.reports import HostReport, NodeFacts
 from domain.identifiers import HostName, InstanceId, NodeId, ServiceId
@@ -125,6 +125,14 @@ class Agent:
         """Whether it has told the ledger that it is here, since it was made."""
         return self._session.told
 
+    @property
+    def waiting(self) -> int:
+        """How many orders ask for an act that has no outcome yet."""
+        with self._lock:
+            orders = list(self._orders.items())
+        entry = self._journal.entry
+        return sum(order.act is not None and entry(i).settled_revision < order.task_revision for i, order in orders)
+
     def idle(self) -> bool:
         """Whether no guest is being worked on."""
         with self._lock:
@@ -184,6 +192,7 @@ class Agent:
                 order = None if record.value is None else from_plain(Order, orjson.loads(record.value))
             except (ValueError, TypeError, KeyError, AttributeError) as error:  # the others are not to wait for it
                 log.error("an order under %.80r does not decode: %s", record.key, error)
+                PARKED_RECORDS.inc()
                 continue
             if order is None:
                 taken.pop(instance_id, None)

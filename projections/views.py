@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from commands.log.consumer import Handled
 from commands.log.port import Events
 from domain.recorded import RecordedEvent
 
@@ -80,6 +81,7 @@ class Views:
         self._generations: dict[str, int] = {}
         self._listeners: list[Callable[[int], None]] = []
         self.position = 0
+        self.handled: Handled | None = None
         with writing(self._db):
             for statement in filter(str.strip, _TABLES.split(";")):
                 self._db.execute(statement)
@@ -102,6 +104,7 @@ class Views:
                 projection.forget()  # the rows it remembers were taken back
             raise
         self.position = new
+        self.handled = Handled(len(records), records[-1].time)
         for listener in self._listeners:
             listener(new)
         return True

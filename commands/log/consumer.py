@@ -5,7 +5,9 @@ It has no loop and no thread: `runner.py` drives it in production, and anything 
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, runtime_checkable
 
 
 class Consumer(Protocol):
@@ -16,3 +18,24 @@ class Consumer(Protocol):
 
     def wait(self, timeout_s: float) -> None:
         """Return when there may be something to do, at the latest after the time-out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """A batch that a consumer is done with."""
+
+    count: int
+    recorded: datetime | None = None  # when the last of its events was; none: it is not told
+
+
+@runtime_checkable
+class Follows(Protocol):
+    """A consumer of which can be told, on any thread, how far it has come along the ledger or a topic."""
+
+    @property
+    def position(self) -> int:
+        """Of the last it has handled; negative: it has yet to begin."""
+
+    @property
+    def handled(self) -> Handled | None:
+        """Its last batch."""

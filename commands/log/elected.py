@@ -29,6 +29,11 @@ class Seats(Protocol):
     def close(self) -> None: ...
 
 
+def at_work(consumer: Consumer) -> Consumer | None:
+    """The consumer itself; of an elected one, what it has made, while it is the active one."""
+    return consumer.active if isinstance(consumer, Elected) else consumer
+
+
 class Elected:
     """Makes its consumer anew each time it becomes active: what it remembered may have been overtaken."""
 

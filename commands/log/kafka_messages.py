@@ -7,6 +7,7 @@ every message; of a topic with several partitions only the first is read here.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
@@ -100,7 +101,7 @@ class KafkaMessages:
 
 
 def _end(producer: Any) -> None:
-    try:
+    """At once: nobody counts any more on what it has not sent, and a part of that must not arrive without the rest."""
+    producer._sender.force_close()
+    with suppress(KafkaTimeoutError):
         producer.close(timeout=1)
-    except KafkaTimeoutError:  # something is still under way, and then it closes nothing
-        producer._sender.force_close()

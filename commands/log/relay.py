@@ -9,14 +9,17 @@ anew is filled from the first event.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Protocol
 
 import orjson
 from kafka.partitioner.default import murmur2
 
 from commands.event_store import EventStore, StoredRecord
+from commands.log.consumer import Handled
 from commands.log.kafka_log import Bell, TopicsMade, position_of
 from commands.log.port import ALLOCATIONS, ANSWERS, HEARTBEATS, INSTANCES, LEDGER, REPORTS, LogRecord, Message
+from commands.metrics import STEP_CONFLICTS
 from domain.identifiers import category_of
 
 BATCH = 500
@@ -50,29 +53,37 @@ class Relay:
         self._topics = topics
         self._bell = bell
         self._taken_up = False
+        self._failed = False
         self._kept_as = ""
         self._persisted = 0
         self._last: dict[Partition, int] = {}  # the position of each partition's last record
         self._partitions: dict[str, int] = {}
         self.position = 0
+        self.handled: Handled | None = None
 
     def wait(self, timeout_s: float) -> None:
         if not self._bell.wait(self.position, timeout_s) and self._taken_up and self._remade():
             self._taken_up = False
 
     def step(self) -> bool:
+        if self._failed and self._taken_up and self._remade():
+            self._taken_up = False
+        self._failed = False
         if not self._taken_up:
             self._take_up()
         records = self._store.read(self.position, BATCH)
         if not records:
             return False
+        before = dict(self._last)
         try:
             self._outlet.publish(list(self._messages(records)))
         except BaseException:
-            self._taken_up = False  # some may have arrived: ask the partitions
+            # Some may have arrived, and not those before them: all are published again.
+            self._failed, self._last = True, before
             raise
         self.position = records[-1].position
         self._persist()
+        self.handled = Handled(len(records), _recorded(records[-1]))
         return True
 
     def _take_up(self) -> None:
@@ -99,6 +110,7 @@ class Relay:
             self._persisted = self.position
         else:  # another process is the active one: go on from where it is
             self._taken_up = False
+            STEP_CONFLICTS.labels(self.name).inc()
 
     def _messages(self, records: Sequence[StoredRecord]) -> Iterator[Message]:
         for record in records:
@@ -119,6 +131,10 @@ class Relay:
         if topic is not None:
             # As every Kafka client places keys, so that other writers and joins agree.
             yield topic, (murmur2(record.stream.encode()) & 0x7FFFFFFF) % self._partitions[topic]
+
+
+def _recorded(record: StoredRecord) -> datetime:
+    return datetime.fromisoformat(orjson.loads(record.state)["time"])
 
 
 def cloud_event(record: StoredRecord) -> list[tuple[str, bytes]]:

@@ -1,7 +1,8 @@
 """The one place with loops: each consumer on a thread of its own, stepped until told to stop.
 
 A consumer that fails is tried again with growing pauses, and says so once per pause; its position stands meanwhile, and
-`failing` shows it. A reader that meets an event type newer than itself stops there for good.
+`failing` shows it. A reader that meets an event type newer than itself stops there for good. What was handled is counted here,
+between two steps, with a clock that the consumers do without.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 
 from commands.event_store import StoreUnavailable
-from commands.log.consumer import Consumer
+from commands.log.consumer import Consumer, Follows, Handled
+from commands.log.elected import at_work
 from commands.log.port import LogUnavailable, Messages
+from commands.metrics import EVENT_AGE, EVENTS_HANDLED
 from domain.serialization import UnknownEventType
 
 log = logging.getLogger(__name__)
@@ -24,14 +28,15 @@ LONGEST_PAUSE_S = 5.0
 class Runner:
     def __init__(self, the_log: Messages, consumers: Sequence[Consumer]) -> None:
         self._log = the_log
-        self._consumers = consumers
+        self.consumers = consumers
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
         self.failing: dict[str, str] = {}  # consumer → why its last step failed
+        self.cut_off: dict[str, str] = {}  # those of them that only want the log to answer
         self.ended: dict[str, str] = {}  # consumer → why it will not be stepped again
 
     def start(self) -> None:
-        for consumer in self._consumers:
+        for consumer in self.consumers:
             thread = threading.Thread(target=self._run, args=(consumer,), name=consumer.name, daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -44,8 +49,12 @@ class Runner:
         self._threads.clear()
 
     def failed(self) -> str | None:
-        """Which consumers' last step failed, and why."""
-        return _listed(self.failing)
+        """Which consumers' last step failed, and why; but for those that wait for the log."""
+        return _listed({name: why for name, why in list(self.failing.items()) if name not in self.cut_off})
+
+    def without_log(self) -> str | None:
+        """Which consumers wait for the log to answer, and what it said."""
+        return _listed(self.cut_off)
 
     def stopped(self) -> str | None:
         """Which consumers have stopped for good, and why."""
@@ -53,9 +62,12 @@ class Runner:
 
     def _run(self, consumer: Consumer) -> None:
         pause_s = 0.05
+        counting = _Counting(consumer)
         while not self._stopping.is_set():
             try:
-                if not consumer.step() and not self._stopping.is_set():
+                moved = consumer.step()
+                counting.look()
+                if not moved and not self._stopping.is_set():
                     consumer.wait(POLL_S)
             except UnknownEventType as unknown:
                 self.failing[consumer.name] = self.ended[consumer.name] = str(unknown)
@@ -63,6 +75,10 @@ class Runner:
                 return
             except Exception as error:
                 self.failing[consumer.name] = why = f"{type(error).__name__}: {error}"
+                if isinstance(error, LogUnavailable):
+                    self.cut_off[consumer.name] = why
+                else:
+                    self.cut_off.pop(consumer.name, None)
                 if isinstance(error, StoreUnavailable | LogUnavailable):
                     log.warning("%s waits, and tries again in %.2f s: %s", consumer.name, pause_s, why)
                 else:
@@ -71,7 +87,27 @@ class Runner:
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
                 continue
             pause_s = 0.05
+            self.cut_off.pop(consumer.name, None)
             self.failing.pop(consumer.name, None)
+
+
+class _Counting:
+    """Counts each batch that a consumer of events is done with."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._last: Handled | None = None
+
+    def look(self) -> None:
+        consumer = at_work(self._consumer)
+        handled = consumer.handled if isinstance(consumer, Follows) else None
+        if handled is None or handled is self._last:
+            return
+        self._last = handled
+        EVENTS_HANDLED.labels(self._consumer.name).inc(handled.count)
+        if handled.recorded is not None:  # by a clock that may be a little ahead of this one
+            age = (datetime.now(UTC) - handled.recorded).total_seconds()
+            EVENT_AGE.labels(self._consumer.name).observe(max(0.0, age))
 
 
 def _listed(reasons: Mapping[str, str]) -> str | None:

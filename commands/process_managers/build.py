@@ -15,6 +15,7 @@ from commands.appender import Appender
 from commands.command import Accepted, Ask, Move, Unit
 from commands.event_store import EventStore
 from commands.instance.schedule import FailScheduling, ScheduleInstance, amounts_of
+from commands.log.consumer import Handled
 from commands.log.port import Log
 from commands.neighbours.networks import Networks
 from commands.records import Records
@@ -71,14 +72,15 @@ class BuildManager:
         self._networks = networks
         self._columns: Columns | None = None
         self._persisted = 0
-        self._position = 0
+        self.position = 0
+        self.handled: Handled | None = None
 
     def wait(self, timeout_s: float) -> None:
-        self._log.wait_for_events(self._position, timeout_s)
+        self._log.wait_for_events(self.position, timeout_s)
 
     def step(self) -> bool:
         columns = self._load() if self._columns is None else self._columns
-        records = self._log.events(self._position, BATCH)
+        records = self._log.events(self.position, BATCH)
         if not records:
             return False
         columns.apply(records)
@@ -89,11 +91,12 @@ class BuildManager:
         elif new - self._persisted >= PERSIST_EVERY:
             self._appender.execute(Unit(asks=(), move=Move(consumer=self.name, old=self._persisted, new=new)))
             self._persisted = new
-        self._position = new
+        self.position = new
+        self.handled = Handled(len(records), records[-1].time)
         return True
 
     def _load(self) -> Columns:
-        self._persisted = self._position = self._store.position(self.name)
+        self._persisted = self.position = self._store.position(self.name)
         columns = Columns()
         for category in ("service", "provider"):
             columns.load(self._store.streams(category), self._folded)

@@ -20,6 +20,7 @@ from commands.event_store import EventStore
 from commands.host_keys import HostKeys
 from commands.instance.delete import DeleteInstance
 from commands.instance.outcome import MarkOverdue
+from commands.log.consumer import Handled
 from commands.log.port import Log
 from commands.process_managers.heartbeats import Heartbeats
 from commands.records import Records
@@ -100,7 +101,8 @@ class DeadlinesManager:
         self._clock = clock
         self._service_down_after_s = service_down_after_s
         self._keys = keys
-        self._position = -1
+        self.position = -1
+        self.handled: Handled | None = None
         self._persisted = 0
         self._pending: dict[InstanceId, _Pending] = {}
         self._sessions: dict[ServiceId, _Session] = {}
@@ -109,26 +111,32 @@ class DeadlinesManager:
         self._next_check = clock()
 
     def wait(self, timeout_s: float) -> None:
-        self._log.wait_for_events(self._position, min(timeout_s, CHECK_EVERY_S))
+        self._log.wait_for_events(self.position, min(timeout_s, CHECK_EVERY_S))
 
     def step(self) -> bool:
-        if self._position < 0:
+        if self.position < 0:
             self._start()
-        records = self._log.events(self._position, BATCH)
+        records = self._log.events(self.position, BATCH)
         for record in records:
             self._note(record)
         if records:
-            self._position = records[-1].position
+            self.position = records[-1].position
             self._persist()
+            self.handled = Handled(len(records), records[-1].time)
         now = self._clock()
         if now >= self._next_check:
             self._next_check = now + timedelta(seconds=CHECK_EVERY_S)
             self._check(now)
         return bool(records)
 
+    @property
+    def waiting(self) -> int:
+        """How many requests have yet to have an outcome."""
+        return len(self._pending)
+
     def _start(self) -> None:
         """Everything older than the oldest pending request is settled: the position is kept just before that."""
-        self._persisted = self._position = self._store.position(self.name)
+        self._persisted = self.position = self._store.position(self.name)
         now = self._clock()
         for stream in self._store.streams("service"):
             folded = self._snapshots.load(self._store, stream, self._records)
@@ -176,7 +184,7 @@ class DeadlinesManager:
                 self._sessions.pop(event.service_id, None)
 
     def _persist(self) -> None:
-        settled = min((p.position for p in self._pending.values()), default=self._position + 1) - 1
+        settled = min((p.position for p in self._pending.values()), default=self.position + 1) - 1
         if settled - self._persisted >= PERSIST_EVERY:
             move = Move(consumer=self.name, old=self._persisted, new=settled)
             if self._appender.execute(Unit(asks=(), move=move)).moved:

@@ -13,7 +13,9 @@ from uuid import UUID
 import orjson
 
 from commands.event_store import EventStore
+from commands.log.consumer import Handled
 from commands.log.port import Log, Message, Step, orders_topic
+from commands.metrics import ORDERS_PUBLISHED, STEP_CONFLICTS
 from commands.orders import Act, GuestSpec, Order, WantedPower
 from commands.records import Records
 from commands.snapshots import Snapshots
@@ -72,24 +74,25 @@ class OrdersManager:
         self._records = records
         self._snapshots = snapshots
         self._vault = vault
-        self._position = -1
+        self.position = -1
+        self.handled: Handled | None = None
         self._persisted = 0
         self._instances: OrderedDict[StreamId, Folded] = OrderedDict()
         self._epochs: dict[ServiceId, int] = {}
         self._hosts: set[ServiceId] = set()
 
     def wait(self, timeout_s: float) -> None:
-        self._log.wait_for_events(self._position, timeout_s)
+        self._log.wait_for_events(self.position, timeout_s)
 
     def step(self) -> bool:
-        if self._position < 0:
-            self._persisted = self._position = self._log.position(self.name)
+        if self.position < 0:
+            self._persisted = self.position = self._log.position(self.name)
             self._epochs.clear()  # another process may have passed hosts' new sessions
             self._hosts = {
                 _service_of(stream) for kind in ("host_key", "service") for stream in self._store.streams(kind)
             }
         self._fill_new_topics()
-        records = self._log.events(self._position, BATCH)
+        records = self._log.events(self.position, BATCH)
         if not records:
             return False
         newest: dict[tuple[str, str], Message] = {}
@@ -100,17 +103,22 @@ class OrdersManager:
         if newest or new - self._persisted >= PERSIST_EVERY:
             step = Step(self.name, self._persisted, new)
             if not self._log.publish(list(newest.values()), step):
-                self._position = -1  # another process has taken this step: go on from where it is
+                self.position = -1  # another process has taken this step: go on from where it is
+                STEP_CONFLICTS.labels(self.name).inc()
                 return True
             self._persisted = new
-        self._position = new
+            ORDERS_PUBLISHED.inc(len(newest))
+        self.position = new
+        self.handled = Handled(len(records), records[-1].time)
         return True
 
     def _fill_new_topics(self) -> None:
         """An order topic that is new, or was lost, gets every order of its host."""
         for service_id in self._log.hosts(self._hosts):
-            self._log.publish(list(self._all_of_host(service_id)))
+            orders = list(self._all_of_host(service_id))
+            self._log.publish(orders)
             self._log.filled(service_id)
+            ORDERS_PUBLISHED.inc(len(orders))
 
     def _messages(self, record: RecordedEvent) -> Iterable[Message]:
         event = record.event

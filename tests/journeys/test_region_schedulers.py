@@ -12,11 +12,11 @@ import pytest
 from tests.support.crowd import SETTLED_WITHIN_S, settled
 from tests.support.http_client import User
 from tests.support.hypervisors import eventually
-from tests.support.region import ROOMY, RegionLedger, running_region
+from tests.support.region import RegionLedger, running_region
 
 HOSTS = 3
 SERVERS = 50
-SETTINGS = f"""\
+SETTINGS = """\
 [DEFAULT]
 cpu_allocation_ratio = 1.0
 reserved_host_memory_mb = 0
@@ -27,7 +27,12 @@ memory_mib = 4096
 
 [roles]
 stand_by = false
-{ROOMY}"""
+
+[quota]
+instances = -1
+cores = -1
+ram = -1
+"""
 
 
 @pytest.fixture(scope="module")

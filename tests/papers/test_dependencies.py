@@ -19,7 +19,13 @@ from tests.papers.repository import ROOT, files
 
 PACKAGES = ("domain", "commands", "projections", "hostagent", "gateway")
 BY_NAME = {"httptools", "uvloop"}  # uvicorn imports these, being told so in gateway/up.py
-EXTRA_OF = {"hostagent/drivers/libvirt": "libvirt"}
+EXTRA_OF = {  # where what an extra brings may be imported
+    "hostagent/drivers/libvirt": "libvirt",
+    "commands/postgresql_": "distributed",
+    "commands/election.py": "distributed",
+    "commands/log/kafka_": "distributed",
+    "commands/log/relay.py": "distributed",
+}
 
 
 def project() -> dict[str, Any]:
@@ -47,7 +53,7 @@ def imported(path: Path) -> set[str]:
             modules |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             modules.add(node.module.partition(".")[0])
-    foreign = modules - sys.stdlib_module_names - {*PACKAGES, "tests"}
+    foreign = modules - sys.stdlib_module_names - {*PACKAGES, "tests", "deploy"}
     return {canonical(owners().get(module, [module])[0]) for module in foreign}
 
 
@@ -66,16 +72,30 @@ def test_what_the_product_imports_it_depends_on_and_nothing_more() -> None:
     always = {canonical(one) for one in project()["dependencies"]}
     needed = set(BY_NAME)
     for distribution, importers in imports_of(*PACKAGES).items():
-        extras = {extra for place, extra in EXTRA_OF.items() if all(name.startswith(place) for name in importers)}
-        offered = {canonical(one) for extra in extras for one in project()["optional-dependencies"][extra]}
-        if distribution not in offered:
+        if not all(distribution in offered_at(name) for name in importers):
             needed.add(distribution)
     assert needed == always
 
 
+def offered_at(file: str) -> set[str]:
+    """What the extra brings whose place this file is."""
+    extras = project()["optional-dependencies"]
+    return {canonical(one) for place, extra in EXTRA_OF.items() if file.startswith(place) for one in extras[extra]}
+
+
+def test_an_embedded_ledger_does_without_the_extras() -> None:
+    program = (
+        "import sys\n"
+        "for name in ('psycopg', 'kafka', 'libvirt'): sys.modules[name] = None\n"
+        "import gateway.cli, gateway.up, gateway.embedded, gateway.faces, gateway.inspection, gateway.enrollment"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120, cwd=ROOT)
+
+
 def test_what_tests_and_deploy_import_is_in_the_extras() -> None:
     extras = project()["optional-dependencies"]
-    offered = {canonical(one) for one in [*project()["dependencies"], *extras["test"], *extras["libvirt"]]}
+    used = (*project()["dependencies"], *extras["test"], *extras["libvirt"], *extras["distributed"])
+    offered = {canonical(one) for one in used}
     assert set(imports_of("tests", "deploy")) - offered == set()
 
 
@@ -91,15 +111,22 @@ def test_the_lock_has_one_version_of_everything_that_is_installed_here() -> None
 def closure() -> set[str]:
     """What is installed of what pyproject.toml leads to, without the extras that are not used yet."""
     extras = project()["optional-dependencies"]
-    waiting = {canonical(one) for one in [*project()["dependencies"], *extras["test"]]}
-    found: set[str] = set()
+    waiting = {named(one) for one in [*project()["dependencies"], *extras["test"], *extras["distributed"]]}
+    found: set[tuple[str, frozenset[str]]] = set()
     while waiting:
-        name = waiting.pop()
-        found.add(name)
+        name, asked = one = waiting.pop()
+        found.add(one)
         for requirement in metadata.requires(name) or []:
-            if "extra ==" not in requirement and is_installed(canonical(requirement)):
-                waiting |= {canonical(requirement)} - found
-    return found
+            extra = re.search(r"extra == [\"'](.+?)[\"']", requirement)
+            if (extra is None or extra[1] in asked) and is_installed(canonical(requirement)):
+                waiting |= {named(requirement)} - found
+    return {name for name, _ in found}
+
+
+def named(requirement: str) -> tuple[str, frozenset[str]]:
+    """The distribution that a requirement names, and the extras of it that it asks for."""
+    asked = re.match(r"[A-Za-z0-9._-]+\s*\[([^\]]*)\]", requirement)
+    return canonical(requirement), frozenset(asked[1].replace(" ", "").split(",") if asked else ())
 
 
 def is_installed(name: str) -> bool:

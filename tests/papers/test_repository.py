@@ -12,7 +12,10 @@ from tests.papers.repository import ROOT, documents, texts
 KNOWN_HOSTS = re.compile(
     r"127\.0\.0\.1|0\.0\.0\.0|docs\.openstack\.org|www\.apache\.org|(.+\.)?example(\.(org|com|net))?"
 )
-HOST = re.compile(r"(?:https?://)([\w.-]*\w\.[\w.-]*\w)|(?<![@\w.-])((?:[\w-]+\.)+(?:org|com|net|io|dev))\b")
+# The name of a host ends there: `kafka.net.compat` is a module, `num.io.threads` a setting.
+HOST = re.compile(
+    r"(?:https?://)([\w.-]*\w\.[\w.-]*\w)|(?<![@\w.-])((?:[\w-]+\.)+(?:org|com|net|io|dev))\b(?!\.\w)"
+)
 PLACES = re.compile(r"(?<![\w\"'}$)./])/(?:work|root|home/\w+|Users/\w+)/|\.\./shar[e]d|\.librar[y]\b")
 
 
@@ -53,6 +56,22 @@ def test_no_file_tells_of_the_place_it_was_written_in() -> None:
         wrong += [f"{file}: {found[0]}" for found in PLACES.finditer(text)]
         wrong += [f"{file}: {place}" for place in (str(ROOT), f"{home}/") if len(place) > 6 and place in text]
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("see https://a.example/x", "a.example"),
+        ("see b.example.org.", "b.example.org"),
+        ("c.example.com:9092", "c.example.com"),
+        ("from kafka.net.compat import x", None),
+        ("num.io.threads=4", None),
+        ("somebody@example.org", None),
+    ],
+)
+def test_a_host_is_told_from_a_dotted_name(text: str, found: str | None) -> None:
+    told = HOST.search(text)
+    assert (told and (told[1] or told[2])) == found
 
 
 def test_no_file_names_a_host_of_the_outer_world() -> None:

@@ -26,6 +26,8 @@ from tests.support.hypervisors import eventually
 SHARED_ROLES = ("managers", "projections", "relay", "inbox")
 START_LIMIT_S = 180
 ROOMY = """\
+[DEFAULT]
+cpu_allocation_ratio = 1000
 [quota]
 instances = -1
 cores = -1
