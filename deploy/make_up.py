@@ -257,11 +257,11 @@ def running(data: Path, hypervisor: Hypervisor) -> Iterator[tuple[subprocess.Pop
         )
     assert ledger.stdout is not None
     try:
-        word, _, url = ledger.stdout.readline().strip().partition(" ")
+        word, _, said = ledger.stdout.readline().strip().partition(" ")
         if word != "ready":
             ledger.wait()
             raise CannotStart(last_line(data / "up.log"))
-        yield ledger, url
+        yield ledger, said.partition(" ")[0]
     finally:
         ledger.terminate()
         try:

@@ -22,7 +22,7 @@ from commands.inbox import Inbox
 from commands.log.consumer import Consumer
 from commands.log.elected import Elected, Seats
 from commands.log.kafka_messages import KafkaMessages
-from commands.log.port import Messages
+from commands.log.port import LEDGER, REPORTS, Messages
 from commands.log.relay import Relay
 from commands.log.runner import Runner
 from commands.neighbours.standalone.networks import StandaloneNetworks
@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # each process imports what its roles need, and no more
     from gateway.gateway_role import GatewayRole
     from gateway.health import Check
     from gateway.hosts import LocalHost
+    from gateway.metrics import ProcessMetrics
     from projections.views import Views
 
 log = logging.getLogger(__name__)
@@ -124,8 +125,31 @@ class Distributed:
         if self.ledger is not None:
             checks |= self.ledger.readiness()
         for host in self.hosts:
-            checks[f"host {host.agent.name}"] = host.readiness
-        return checks
+            checks[f"host {host.agent.host}"] = host.readiness
+        return checks if self._does_without_kafka() else checks | self._kafka()
+
+    def shown(self) -> dict[str, Check]:
+        """Checks that make nothing unready."""
+        return self._kafka() if self._does_without_kafka() else {}
+
+    def metrics(self) -> ProcessMetrics:
+        from gateway.metrics import ProcessMetrics
+
+        ends: dict[str, Callable[[], int]] = {}
+        if self.ledger is not None:
+            ends = {LEDGER: self.ledger.storage.store.head, REPORTS: lambda: self.messages.end(REPORTS)}
+        return ProcessMetrics(self.runner, ends, [host.agent for host in self.hosts])
+
+    def _does_without_kafka(self) -> bool:
+        """Reads and writes go on while Kafka is away; what else a gateway's process does then waits."""
+        return Role.GATEWAY in self.roles or self.roles == {Role.PROJECTIONS}
+
+    def _kafka(self) -> dict[str, Check]:
+        def kafka() -> str | None:
+            self.messages.end(REPORTS)
+            return self.runner.without_log()
+
+        return {"kafka": kafka}
 
     def _host(self, agent: AgentOptions) -> LocalHost:
         from gateway.hosts import LocalHost
@@ -201,7 +225,7 @@ class LedgerRoles:
 
         checks: dict[str, Check] = {"store": head}
         if self.gateway is not None:
-            checks["views"] = self.gateway.views_behind
+            checks["views"] = self.gateway.reading
         return checks
 
     def close(self) -> None:

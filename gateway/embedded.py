@@ -12,7 +12,7 @@ from pathlib import Path
 
 from commands.assembly import Storage, command_side, open_storage
 from commands.inbox import Inbox
-from commands.log.port import REPORTS
+from commands.log.port import LEDGER, REPORTS
 from commands.log.runner import Runner
 from commands.log.store_log import StoreLog
 from commands.neighbours.standalone.identity import StandaloneIdentity
@@ -24,9 +24,10 @@ from domain.identifiers import InstanceId, VaultRef
 from gateway.backend import Backend
 from gateway.health import Check
 from gateway.hosts import DIRECTORIES, LocalHost, name_of_host, wait_until_idle
+from gateway.metrics import ProcessMetrics
 from gateway.options import Options
 from gateway.server_filters import install
-from gateway.view_reader import OwnHeads, OwnViews, ViewReader
+from gateway.view_reader import OwnHeads, OwnViews, Reading, ViewReader
 from hostagent.journal import Journal
 from projections.catalogue import projections
 from projections.views import Views
@@ -79,7 +80,9 @@ class Embedded:
         self._appender = side.appender
         views_path = directory / "views.db"
         self._views = Views(views_path, self.storage.log, projections())
-        reader = ViewReader(OwnHeads(self.storage.log), OwnViews(views_path, self._views, install))
+        views = OwnViews(views_path, self._views, install)
+        reader = ViewReader(OwnHeads(self.storage.log), views)
+        self._reading = Reading(self.storage.log.head, views)
         self.backend = Backend(side.appender, self.storage.log, reader, self.storage.vault)
         self._hosts = [self._host(number) for number in range(1, options.hosts + 1)]
         of_hosts = [consumer for host in self._hosts for consumer in host.consumers]
@@ -106,7 +109,15 @@ class Embedded:
         return {"consumers": self.runner.stopped}
 
     def readiness(self) -> dict[str, Check]:
-        return {"store": lambda: None if self.storage.store.head() >= 0 else "no head", "consumers": self.runner.failed}
+        def store() -> str | None:
+            self.storage.log.head()
+            return None
+
+        checks: dict[str, Check] = {"store": store, "steps": self.runner.failed, "views": self._reading}
+        return checks | {f"host {host.agent.host}": host.readiness for host in self._hosts}
+
+    def metrics(self) -> ProcessMetrics:
+        return ProcessMetrics(self.runner, {LEDGER: self.storage.log.head}, [host.agent for host in self._hosts])
 
     def hosts_up(self) -> bool:
         """Whether every local host has opened its session, and the views show it."""

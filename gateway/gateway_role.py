@@ -14,7 +14,7 @@ from commands.neighbours.standalone.networks import StandaloneNetworks
 from gateway.backend import Backend
 from gateway.options import Options
 from gateway.server_filters import install
-from gateway.view_reader import FAR_BEHIND, SharedHeads, ViewReader, ViewReplicas
+from gateway.view_reader import Reading, SharedHeads, ViewReader, ViewReplicas
 
 
 class GatewayRole:
@@ -42,8 +42,5 @@ class GatewayRole:
         self.backend = Backend(
             appender, the_log, ViewReader(SharedHeads(storage.log), ViewReplicas(views, install)), storage.vault
         )
-        self._replicas = ViewReplicas(views, install)  # of its own: a connection to SQLite is one thread's at a time
-
-    def views_behind(self) -> str | None:
-        behind = self.storage.store.head() - self._replicas.position()
-        return None if behind <= FAR_BEHIND else f"{behind} events behind"
+        # With replicas of its own: a connection to SQLite is one thread's at a time.
+        self.reading = Reading(storage.store.head, ViewReplicas(views, install))

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from time import monotonic
 from typing import Any
@@ -52,9 +52,7 @@ class Health:
     def readyz(self) -> Answer:
         return self._answer(self._ready, self._shown)
 
-    def _answer(
-        self, counted: Mapping[str, Bounded[str | None]], shown: Mapping[str, Bounded[str | None]]
-    ) -> Answer:
+    def _answer(self, counted: Mapping[str, Bounded[str | None]], shown: Mapping[str, Bounded[str | None]]) -> Answer:
         """All checks at once, within one limit."""
         began = monotonic()
         asked = {name: check.ask() for name, check in counted.items()}
@@ -72,11 +70,12 @@ class Health:
 
 def _said(answer: Future[str | None], until: float) -> str | None:
     """What a check found, on one line; none: it has not answered."""
+    wait([answer], max(0.0, until - monotonic()))
+    if not answer.done():
+        return None
     try:
-        return answer.result(max(0.0, until - monotonic())) or "ok"
+        return answer.result() or "ok"
     except Exception as error:
-        if not answer.done():
-            return None
         return " ".join(f"{type(error).__name__}: {error}".split())
 
 

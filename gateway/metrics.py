@@ -6,6 +6,7 @@ it has handled by now. So it is never too much, and too little by at most the ti
 
 from __future__ import annotations
 
+import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,22 +48,24 @@ class ProcessMetrics(Collector):
         self._clock = clock
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
-        disable_created_metrics()
+        self._guard = threading.Lock()
+        disable_created_metrics()  # type: ignore[no-untyped-call]
 
     def __call__(self) -> bytes:
-        return generate_latest(REGISTRY) + generate_latest(self._registry)
+        with self._guard:
+            return generate_latest(REGISTRY) + generate_latest(self._registry)
 
     def describe(self) -> Iterator[Metric]:
         """Nothing: what there is depends on which consumers are active."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        at_once = {consumer.name: at_work(consumer) for consumer in self._runner.consumers}
-        followers = {name: consumer for name, consumer in at_once.items() if isinstance(consumer, Follows)}
+        at_work_now = [(consumer.name, at_work(consumer)) for consumer in self._runner.consumers]
+        followers = {name: consumer for name, consumer in at_work_now if isinstance(consumer, Follows)}
         head = self._look({LEDGER, *(_topic(name) for name in followers)} & self._ends.keys())
         active = gauge("consumer_active", "Whether a consumer is the active one of its kind.", "consumer")
         failing = gauge("consumer_failing", "Whether the last step of a consumer failed.", "consumer")
-        for name, consumer in at_once.items():
+        for name, consumer in at_work_now:
             active.add_metric([name], consumer is not None and name not in self._runner.ended)
             failing.add_metric([name], name in self._runner.failing)
         yield active
@@ -70,7 +73,7 @@ class ProcessMetrics(Collector):
         if head is not None:
             yield gauge("head_position", "The position of the newest event.", value=head)
         yield from self._lag(followers)
-        for consumer in at_once.values():
+        for _, consumer in at_work_now:
             if isinstance(consumer, DeadlinesManager):
                 yield gauge("requests_waiting", "Requests that have no outcome yet.", value=consumer.waiting)
         if self._agents:

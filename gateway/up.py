@@ -1,6 +1,7 @@
 """`compute-ledger up`: a ledger, or some of its roles, from the first line of its log to a clean stop.
 
-Once all is there one line goes to standard output: `ready` with the URL, or with the roles of a process that serves none.
+Once all is there one line goes to standard output: `ready` with the URL, or with the roles of a process that serves none;
+then, where metrics are served, `metrics` with theirs.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ def serve(options: Options, sock: socket.socket, operators: str | None) -> None:
     tune()
     ledger = Embedded(options)
     health = Health(ledger.alive(), ledger.readiness())
-    told = None if operators is None else Operators(operators, health)
+    told = None if operators is None else Operators(operators, health, ledger.metrics())
     ledger.start()
     try:
         if told is not None:
             told.start()
         site = Site({**services(ledger), "healthz": asgi(health.healthz), "readyz": asgi(health.readyz)})
-        _serve_http(site, sock, options.tls, ledger.hosts_up, f"ready {options.url}")
+        _serve_http(site, sock, options.tls, ledger.hosts_up, _ready(options.url, told))
     finally:
         _stop(ledger.stop, told)
 
@@ -50,15 +51,15 @@ def serve_roles(options: RoleOptions, sock: socket.socket | None, operators: str
 
     tune()
     process = Distributed(options)
-    health = Health(process.alive(), process.readiness())
-    told = None if operators is None else Operators(operators, health)
+    health = Health(process.alive(), process.readiness(), process.shown())
+    told = None if operators is None else Operators(operators, health, process.metrics())
     process.start()
     try:
         if told is not None:
             told.start()
         gateway = process.gateway
         if gateway is None or sock is None:
-            _wait_for_signal(f"ready {','.join(sorted(options.roles))}")
+            _wait_for_signal(_ready(",".join(sorted(options.roles)), told))
             return
         from gateway.agent_api import agent_api
         from gateway.faces import services
@@ -69,7 +70,7 @@ def serve_roles(options: RoleOptions, sock: socket.socket | None, operators: str
             "healthz": asgi(health.healthz),
             "readyz": asgi(health.readyz),
         }
-        _serve_http(Site(site), sock, options.common.tls, lambda: True, f"ready {options.common.url}")
+        _serve_http(Site(site), sock, options.common.tls, lambda: True, _ready(options.common.url, told))
     finally:
         _stop(process.stop, told)
 
@@ -77,6 +78,10 @@ def serve_roles(options: RoleOptions, sock: socket.socket | None, operators: str
 def tune() -> None:
     """Many short steps on many threads in one interpreter: let them take turns more often than every 5 ms."""
     sys.setswitchinterval(0.0005)
+
+
+def _ready(what: str, told: Operators | None) -> str:
+    return f"ready {what}" if told is None else f"ready {what} metrics {told.url}"
 
 
 def _stop(stop: Callable[[], bool], told: Operators | None) -> None:

@@ -130,6 +130,35 @@ def _behind() -> Fault:
     return Fault(503, "The views are being brought up to date; nothing older is shown.", retry_after_s=2)
 
 
+class Reading:
+    """Whether reads are answered: the views are not far behind, nor do they stand still behind the head."""
+
+    def __init__(
+        self, head: Callable[[], int], source: ViewSource, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._head = head
+        self._source = source
+        self._clock = clock
+        self._stood: tuple[int, float] | None = None  # where, behind the head, and since when
+
+    def __call__(self) -> str | None:
+        """What is wrong, if anything."""
+        head = self._head()
+        position, now = self._source.position(), self._clock()
+        if position < 0:
+            return "there are none on this machine"
+        behind = head - position
+        if behind > FAR_BEHIND:
+            return f"{behind} events behind"
+        if behind <= 0:
+            self._stood = None
+        elif self._stood is None or self._stood[0] != position:
+            self._stood = (position, now)
+        elif now - self._stood[1] > CATCH_UP_S:
+            return f"{behind} events behind, and they stand still"
+        return None
+
+
 class OwnHeads:
     """Where the store is a file of this process's: asked at once."""
 

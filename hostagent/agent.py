@@ -65,6 +65,7 @@ class Agent:
             HostIdentityChanged: the journal is another host's.
         """
         self.name = f"agent-{settings.host}"
+        self.host = settings.host
         self._settings = settings
         self._driver = driver
         self._journal = journal

@@ -1,8 +1,8 @@
 """The one place with loops: each consumer on a thread of its own, stepped until told to stop.
 
 A consumer that fails is tried again with growing pauses, and says so once per pause; its position stands meanwhile, and
-`failing` shows it. A reader that meets an event type newer than itself stops there for good. What was handled is counted here,
-between two steps, with a clock that the consumers do without.
+`failing` shows it. A reader that meets an event type newer than itself stops there for good. What was handled is counted
+here, between two steps, by a clock that the consumers do without.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from commands.event_store import StoreUnavailable
-from commands.log.consumer import Consumer, Follows, Handled
+from commands.log.consumer import Consumer, Handled
 from commands.log.elected import at_work
 from commands.log.port import LogUnavailable, Messages
 from commands.metrics import EVENT_AGE, EVENTS_HANDLED
@@ -99,8 +99,7 @@ class _Counting:
         self._last: Handled | None = None
 
     def look(self) -> None:
-        consumer = at_work(self._consumer)
-        handled = consumer.handled if isinstance(consumer, Follows) else None
+        handled: Handled | None = getattr(at_work(self._consumer), "handled", None)
         if handled is None or handled is self._last:
             return
         self._last = handled

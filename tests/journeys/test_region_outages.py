@@ -205,7 +205,7 @@ def test_a_client_and_the_log_agree_when_the_answer_to_commit_is_lost(ledger: Re
         with User(ledger, url=gateway.url) as user:
             made = []
             for number in range(10):
-                proxy.cut_after = b"COMMIT"
+                proxy.cut_after = b"; COMMIT"
                 made.append(user.create_server(cloud.image, cloud.flavor, f"cut-{number}"))
             assert proxy.cuts == 10
             servers = settled(user)
