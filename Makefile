@@ -6,13 +6,17 @@ BENCH_ARGS ?=
 export DATA LISTEN DRIVER CONFIG PYTHON UPGRADE
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check bench papers lock clean set-up
+.PHONY: help up region test check bench papers lock clean set-up
 
 help: ## tell what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 up: set-up ## run the ledger until Ctrl-C; DATA=DIR LISTEN=HOST:PORT DRIVER=fake|test|libvirt CONFIG=FILE
 	@exec $(PYTHON_IN_VENV) deploy/make_up.py
+
+region: set-up ## run a distributed ledger on this machine until Ctrl-C: PostgreSQL, Kafka, every role; DIR=DIRECTORY
+	@test -n "$(DIR)" || { echo "make region: say where it keeps its state: DIR=DIRECTORY" >&2; exit 2; }
+	@exec $(PYTHON_IN_VENV) deploy/region.py run "$(DIR)"
 
 test: set-up ## run every test, guests in QEMU included; PYTEST_ARGS='-k words'
 	@$(PYTHON_IN_VENV) -m pytest -p tests.support.skips $(PYTEST_ARGS)
@@ -29,6 +33,7 @@ bench: set-up ## measure a ledger as its clients see it, and print a table; BENC
 papers: set-up ## write anew the parts of the documents that are made from the code
 	@$(PYTHON_IN_VENV) -m tests.papers.generated
 	@$(PYTHON_IN_VENV) -m tests.papers.events_document
+	@$(PYTHON_IN_VENV) -m tests.papers.asyncapi
 
 lock: set-up ## write requirements.lock anew, older versions kept where they will do; UPGRADE=1 takes the newest
 	@deploy/lock.sh

@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from commands import metrics
-from commands.command import Accepted, Ask, Outcome, Unit, UnitResult
+from commands.command import Accepted, Ask, Outcome, Unit, UnitResult, streams_named
 from commands.event_store import EventStore, StoreUnavailable, Transaction
 from commands.records import Records
 from commands.snapshots import Snapshots
@@ -216,6 +216,8 @@ class _Flush:
         self._accepted: dict[UUID, tuple[int, int]] = {}  # command → its range in `_pending`
         asked = [ask.cause.command_id for unit in units for ask in unit.asks]
         self._repeated = dict(transaction.commands_done(asked)) if asked else {}
+        named = {stream for unit in units for ask in unit.asks for stream in streams_named(ask.command)}
+        transaction.expect([stream for stream in named if stream not in appender._cache])
         self.recorded: list[RecordedEvent] = []
         self._asked = len(asked)
         self._refused: list[str] = []  # codes

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from commands.vault import Payload
 from domain.errors import DomainError
-from domain.identifiers import VaultRef
+from domain.identifiers import StreamId, VaultRef, instance_stream
 from domain.recorded import Cause, RecordedEvent
 
 
@@ -58,3 +58,13 @@ class UnitResult:
     outcomes: tuple[Outcome, ...]
     moved: bool
     head: int
+
+
+def streams_named(command: Any) -> Iterator[StreamId]:
+    """The instances that a command is about, by itself or in a report: its decision is going to read them."""
+    about = getattr(command, "report", command)
+    for instance_id in getattr(about, "instance_ids", ()):
+        yield instance_stream(instance_id)
+    instance_id = getattr(about, "instance_id", None)
+    if instance_id is not None:
+        yield instance_stream(instance_id)

@@ -48,6 +48,11 @@ RELATIONS = (
 _ALL_THERE = "SELECT bool_and(to_regclass(name) IS NOT NULL) FROM unnest(%s::text[]) AS name"
 _SELECT = "SELECT notification_id, originator_id, originator_version, topic, state FROM stored_events "
 _SELECT_STREAM = _SELECT + "WHERE originator_id = %s AND originator_version > %s ORDER BY originator_version"
+_SELECT_WITHOUT_SNAPSHOT = (
+    _SELECT + "WHERE originator_id = ANY(%s) AND NOT EXISTS (SELECT FROM snapshots WHERE stream = originator_id) "
+    "ORDER BY originator_id, originator_version"
+)
+_WITH_SNAPSHOT = "SELECT stream FROM snapshots WHERE stream = ANY(%s)"
 _STREAMS = """
 WITH RECURSIVE streams (stream) AS (
     SELECT min(originator_id) FROM stored_events WHERE originator_id > %(first)s AND originator_id < %(end)s
@@ -153,6 +158,7 @@ class _PostgreSQLTransaction:
         self._recorder = recorder
         self._locked = locked
         self._cursor = locked.cursor
+        self._at_hand: dict[StreamId, list[StoredRecord]] = {}  # whole, of streams without a snapshot
 
     def head(self) -> int:
         return self._locked.recorded or self._locked.head
@@ -160,11 +166,25 @@ class _PostgreSQLTransaction:
     def read(self, after: int) -> list[StoredRecord]:
         return _records(self._cursor, _SELECT + "WHERE notification_id > %s ORDER BY notification_id", (after,))
 
+    def expect(self, streams: Sequence[StreamId]) -> None:
+        if not streams:
+            return
+        at_hand: dict[StreamId, list[StoredRecord]] = {stream: [] for stream in streams}
+        for record in _records(self._cursor, _SELECT_WITHOUT_SNAPSHOT, (list(streams),)):
+            at_hand[record.stream].append(record)
+        with_snapshot = self._cursor.execute(_WITH_SNAPSHOT, (list(streams),)).fetchall()
+        for (stream,) in with_snapshot:
+            del at_hand[stream]
+        self._at_hand |= at_hand
+
     def read_stream(self, stream: StreamId, after_version: int) -> list[StoredRecord]:
+        found = self._at_hand.get(stream)
+        if found is not None:
+            return [record for record in found if record.version > after_version]
         return _records(self._cursor, _SELECT_STREAM, (stream, after_version))
 
     def snapshot(self, stream: StreamId) -> Snapshot | None:
-        return _snapshot(self._cursor, stream)
+        return None if stream in self._at_hand else _snapshot(self._cursor, stream)
 
     def commands_done(self, command_ids: Sequence[UUID]) -> Mapping[UUID, int]:
         statement = "SELECT command_id, position FROM commands_done WHERE command_id = ANY(%s)"

@@ -81,6 +81,9 @@ class _SQLiteTransaction:
     def read(self, after: int) -> list[StoredRecord]:
         return _records(self._cursor, _SELECT + "WHERE rowid > ? ORDER BY rowid", (after,))
 
+    def expect(self, streams: Sequence[StreamId]) -> None:
+        pass
+
     def read_stream(self, stream: StreamId, after_version: int) -> list[StoredRecord]:
         return _records(self._cursor, _SELECT_STREAM, (stream, after_version))
 

@@ -64,6 +64,11 @@ class Part:
     def url(self) -> str:
         return self.ready.split()[1]
 
+    @property
+    def metrics_url(self) -> str:
+        """Where it serves /metrics, /healthz and /readyz to operators."""
+        return self.ready.split()[3]
+
     def begin(self) -> None:
         """Start it, and do not wait."""
         with self.log_file.open("ab") as log:
@@ -165,6 +170,7 @@ class Region:
         """A process that plays these roles; not started yet."""
         words = [word for role in roles for word in ("--role", role)]
         words += ["--data", str(data or self.data), "--kafka", self.bootstrap, "--config-file", str(self.config)]
+        words += ["--metrics", "127.0.0.1:0"]
         if store:
             words += ["--store", self.store_url]
         part = self.parts[name] = Part(name, [*words, *arguments], self.logs / f"{name}.log")

@@ -17,7 +17,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from commands.inbox import Inbox
-from commands.log.consumer import Follows
+from commands.log.consumer import Consumer, Follows
 from commands.log.elected import at_work
 from commands.log.port import LEDGER, REPORTS
 from commands.log.runner import Runner
@@ -60,20 +60,20 @@ class ProcessMetrics(Collector):
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        at_work_now = [(consumer.name, at_work(consumer)) for consumer in self._runner.consumers]
-        followers = {name: consumer for name, consumer in at_work_now if isinstance(consumer, Follows)}
-        head = self._look({LEDGER, *(_topic(name) for name in followers)} & self._ends.keys())
+        consumers = [(consumer.name, at_work(consumer)) for consumer in self._runner.consumers]
+        followed = {_topic(name) for name, consumer in consumers if consumer is not None}
+        head = self._look({LEDGER, *followed} & self._ends.keys())
         active = gauge("consumer_active", "Whether a consumer is the active one of its kind.", "consumer")
         failing = gauge("consumer_failing", "Whether the last step of a consumer failed.", "consumer")
-        for name, consumer in at_work_now:
+        for name, consumer in consumers:
             active.add_metric([name], consumer is not None and name not in self._runner.ended)
             failing.add_metric([name], name in self._runner.failing)
         yield active
         yield failing
         if head is not None:
             yield gauge("head_position", "The position of the newest event.", value=head)
-        yield from self._lag(followers)
-        for _, consumer in at_work_now:
+        yield from self._lag(consumers)
+        for _, consumer in consumers:
             if isinstance(consumer, DeadlinesManager):
                 yield gauge("requests_waiting", "Requests that have no outcome yet.", value=consumer.waiting)
         if self._agents:
@@ -92,16 +92,18 @@ class ProcessMetrics(Collector):
                 self._looks[topic].add(self._clock(), end)
         return found.get(LEDGER)
 
-    def _lag(self, followers: Mapping[str, Follows]) -> Iterator[Metric]:
+    def _lag(self, consumers: Sequence[tuple[str, Consumer | None]]) -> Iterator[Metric]:
         positions = gauge("consumer_lag_positions", "How many positions a consumer is behind.", "consumer")
         seconds = gauge("consumer_lag_seconds", "How long there has been more than it has handled.", "consumer")
-        for name, consumer in followers.items():
-            looks, position = self._looks.get(_topic(name)), consumer.position
-            if looks is None or looks.end is None or position < 0:
+        for name, consumer in consumers:
+            looks = self._looks.get(_topic(name))
+            if looks is None or looks.end is None or not isinstance(consumer, Follows):
                 continue
-            positions.add_metric([name], max(0, looks.end - position))
-            since = looks.beyond(position)
-            seconds.add_metric([name], 0.0 if since is None else self._clock() - since)
+            position = consumer.position
+            if position >= 0:
+                since = looks.beyond(position)
+                positions.add_metric([name], max(0, looks.end - position))
+                seconds.add_metric([name], 0.0 if since is None else self._clock() - since)
         yield positions
         yield seconds
 

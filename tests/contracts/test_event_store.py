@@ -287,3 +287,24 @@ def test_a_store_that_cannot_be_written_says_so_within_its_time(stores: Stores) 
             writer.join(0.05)
 
     assert refused
+
+
+def test_streams_that_are_expected_read_as_they_would_anyway(store: EventStore) -> None:
+    c, d = StreamId("instance:c"), StreamId("instance:d")
+    insert(store, event(A, 1), event(B, 1), event(A, 2), event(B, 2), event(c, 1))
+    kept = Snapshot(version=1, shape="a-shape", state=b"{}")
+    with store.transaction() as transaction:
+        transaction.save_snapshot(B, kept)
+
+    def seen(expected: list[StreamId]) -> list[object]:
+        with store.transaction() as transaction:
+            transaction.expect(expected)
+            return [
+                (transaction.snapshot(stream), transaction.read_stream(stream, after))
+                for stream in (A, B, c, d)
+                for after in (0, 1)
+            ]
+
+    assert seen([A, B, d]) == seen([])
+    assert seen([A, B, c, d]) == seen([])
+    assert [record.version for record in store.read_stream(A)] == [1, 2]

@@ -5,7 +5,6 @@ Topics are those of `commands/log/kafka_topics.py`, the forms of what is on them
 
 from __future__ import annotations
 
-import re
 import tomllib
 import types
 from collections.abc import Mapping
@@ -32,6 +31,7 @@ from tests.papers.repository import ROOT
 
 DOCUMENT = ROOT / "docs" / "asyncapi.yaml"
 BINDING = "0.5.0"
+ON_ONE_LINE = 100  # characters
 Schema = dict[str, Any]
 
 INTRODUCTION = """\
@@ -46,15 +46,25 @@ TOPICS: dict[str, tuple[str, Literal["send", "receive"], str, tuple[str, ...]]] 
     "instances": ("The events of instances, in order within each stream.", "send", "The stream.", ()),
     "allocations": ("The events of resource providers, likewise.", "send", "The stream.", ()),
     "orders": (
-        "What one host is wanted to hold. Personal data of its guests is here, and nowhere else unsealed.",
+        "What one host is wanted to hold. Personal data of its guests is here unsealed, for this host alone to read.",
         "send",
         "INSTANCE/HOST. A key without a value: the guest's time on this host has ended.",
         ("order",),
     ),
     "queries": ("What one host is asked and nobody records.", "send", "An id that the answer repeats.", ("query",)),
     "answers": ("What hosts answer.", "receive", "The id of the query.", ("answer",)),
-    "reports": ("What hosts did and saw, signed.", "receive", "The host's name; readers go by the signature.", ("signedReport",)),
-    "heartbeats": ("Hosts are alive, signed.", "receive", "The service; readers go by the signature.", ("signedHeartbeat",)),
+    "reports": (
+        "What hosts did and saw, signed.",
+        "receive",
+        "The host's name; readers go by the signature.",
+        ("signedReport",),
+    ),
+    "heartbeats": (
+        "Hosts are alive, signed.",
+        "receive",
+        "The service; readers go by the signature.",
+        ("signedHeartbeat",),
+    ),
 }
 A_HOST = {"orders": orders_topic, "queries": queries_topic}
 
@@ -122,13 +132,20 @@ def event_messages(schemas: dict[str, Schema]) -> dict[str, Schema]:
         "type": "object",
         "required": ["time", "incarnation", "command", "request", "user", "project", "causation", "event"],
         "properties": {
-            "time": {"type": "string", "format": "date-time", "description": "The ledger's clock; grows with positions."},
+            "time": {
+                "type": "string",
+                "format": "date-time",
+                "description": "The ledger's clock; grows with positions.",
+            },
             "incarnation": {"type": "string", "description": "Of the ledger."},
             "command": {"type": "string", "format": "uuid", "description": "What led to it."},
             "request": {"type": "string", "description": "The id of the request."},
             "user": {"type": ["string", "null"], "description": "Who asked."},
             "project": {"type": ["string", "null"]},
-            "causation": {"type": ["integer", "null"], "description": "The position of the event that led to the command."},
+            "causation": {
+                "type": ["integer", "null"],
+                "description": "The position of the event that led to the command.",
+            },
             "event": {"type": "object", "description": "The fields of the event that are not personal."},
             "sealed": {
                 "type": "object",
@@ -282,21 +299,29 @@ def reference(*path: str) -> Schema:
     return {"$ref": f"#/{'/'.join(path)}"}
 
 
-class _Dumper(yaml.SafeDumper):
+class Writer(yaml.SafeDumper):
+    """Short things on one line, texts of several lines as such, nothing by reference."""
+
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+    def write_text(self, value: str) -> yaml.Node:
+        return self.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
 
-_Dumper.add_representer(
-    str,
-    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
-)
+    def write_mapping(self, value: Schema) -> yaml.Node:
+        return self.represent_mapping("tag:yaml.org,2002:map", value, flow_style=len(str(value)) <= ON_ONE_LINE)
+
+    def write_list(self, value: list[Any]) -> yaml.Node:
+        return self.represent_sequence("tag:yaml.org,2002:seq", value, flow_style=len(str(value)) <= ON_ONE_LINE)
+
+
+Writer.add_representer(str, Writer.write_text)
+Writer.add_representer(dict, Writer.write_mapping)
+Writer.add_representer(list, Writer.write_list)
 
 
 def text() -> str:
-    made = yaml.dump(document(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
-    # Short things on one line: a field, a reference, a list of names.
-    return re.sub(r"^( *)(\S+):\n\1  (\$ref|type): (\S+)$(?!\n\1  \s*\S)", r"\1\2: {\3: \4}", made, flags=re.MULTILINE)
+    return yaml.dump(document(), Dumper=Writer, sort_keys=False, allow_unicode=True, width=120)
 
 
 def main(path: Path = DOCUMENT) -> None:

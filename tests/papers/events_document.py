@@ -10,6 +10,9 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Annotated, get_args, get_origin, get_type_hints
 
+from commands.log.kafka_options import KafkaOptions
+from commands.log.kafka_topics import layout
+from commands.log.port import ALLOCATIONS, INSTANCES, LEDGER
 from domain.marks import Personal, Sealed
 from domain.serialization import EVENTS
 
@@ -119,9 +122,58 @@ Old forms are lifted on read (`LIFTS` in `domain/serialization.py`).
 service's), `quota:<project>`, `flavor:catalog` (one for all flavors, so that ids and names are unique), `keypair:<user>`.
 """
 
+# Of each record on Kafka, in the order of `commands/log/relay.py`.
+HEADERS: dict[str, str] = {
+    "ce_specversion": "`1.0`",
+    "ce_type": "the event's type, as below",
+    "ce_source": "`/compute-ledger/` and the ledger's incarnation",
+    "ce_id": "the position",
+    "ce_time": "when it was recorded",
+    "ce_subject": "the stream",
+    "content-type": "`application/json`",
+    "position": "of the whole ledger; grows along a partition, with holes",
+    "version": "of the stream: 1, 2, 3, … without a hole",
+    "correlation": "the id of the request",
+    "causation": "the position of the event that led to it; empty where none did",
+    "prev": "the position of the record before it in its partition; 0 for the first",
+}
+
+TOPICS: dict[str, str] = {
+    LEDGER: "every event, in the order of positions",
+    INSTANCES: "the events of `instance:` streams, in order within each stream",
+    ALLOCATIONS: "the events of `provider:` streams, likewise",
+}
+
+ON_KAFKA = """\
+## On Kafka
+
+A distributed ledger publishes its events on topics, for its own processes and for readers outside. The forms are in
+[asyncapi.yaml](asyncapi.yaml).
+
+{topics}
+
+Records are CloudEvents in binary mode. The key is the stream. The value is the record as the store has it: JSON with what
+is in every record (above), `event` with the fields that are not personal, and `sealed` with those that are, encrypted, by
+whose data they are. Outside the ledger nobody has the keys to these. The headers, all of them text:
+
+{headers}
+
+**Delivery is at least once.** A relay that takes over, or one that was frozen and wakes, may publish records that are
+there already. So keep, for each partition and in one transaction with what you make of its records, the position of the
+last one you took; take a record if its position is greater, and pass over it if not. Then each event counts once.
+
+**What is missing shows.** Positions have holes, so only `prev` tells: if it is greater than the last position that you
+took, there were records in between that the topic does not hold any more. Somebody has cut it, since the ledger keeps
+events for ever. Have it deleted: the relay makes it again and fills it from the first event, under the same name, with
+offsets that begin at 0. By positions you recognise what you have had.
+
+Order holds within a partition, and a stream stays in its partition as long as nobody changes their number. For another
+number set `[kafka] event_partitions` and delete the topic.
+"""
+
 
 def document() -> str:
-    parts = [INTRODUCTION]
+    parts = [INTRODUCTION, ON_KAFKA.format(topics=topics_table(), headers=headers_table())]
     category = ""
     for name, cls in EVENTS.items():
         if name.partition(".")[0] != category:
@@ -129,6 +181,17 @@ def document() -> str:
             parts.append(f"## {category}\n")
         parts.append(_section(name, cls))
     return "\n".join(parts)
+
+
+def topics_table() -> str:
+    lines = ["| topic | holds | partitions |", "| --- | --- | --- |"]
+    for topic, said in TOPICS.items():
+        lines.append(f"| `{topic}` | {said} | {layout(topic, KafkaOptions(bootstrap='')).partitions} |")
+    return "\n".join(lines)
+
+
+def headers_table() -> str:
+    return "\n".join(["| header | |", "| --- | --- |", *(f"| `{name}` | {said} |" for name, said in HEADERS.items())])
 
 
 def _section(name: str, cls: type) -> str:

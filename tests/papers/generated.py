@@ -5,18 +5,25 @@ A part stands between `<!-- made: NAME -->` and `<!-- end -->`; `test_generated.
 
 from __future__ import annotations
 
+import ast
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from prometheus_client.metrics import MetricWrapperBase
+
+from commands import metrics
+from commands.log.kafka_options import KafkaOptions
+from commands.log.kafka_topics import layout
 from gateway.embedded import Embedded
 from gateway.faces import handlers
 from gateway.operations import Operation, operations_and_rules
 from gateway.options import Options
 from gateway.settings import DEFAULT, options
 from gateway.surface import Surface
+from tests.papers.asyncapi import A_HOST, TOPICS
 
 ROOT = Path(__file__).parents[2]
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
@@ -90,15 +97,64 @@ def described(opt: Any) -> str:
     return " ".join(said)
 
 
+def metrics_table() -> str:
+    lines = ["| metric | labels | |", "| --- | --- | --- |"]
+    for name, labels, said in (*counted(), *looked_at()):
+        lines.append(f"| `{name}` | {', '.join(f'`{label}`' for label in labels)} | {said} |")
+    return "\n".join(lines)
+
+
+def counted() -> Iterator[tuple[str, tuple[str, ...], str]]:
+    for metric in vars(metrics).values():
+        if isinstance(metric, MetricWrapperBase):
+            (shown,) = metric.describe()
+            suffix = "_total" if shown.type == "counter" else ""
+            yield f"{shown.name}{suffix}", metric._labelnames, shown.documentation
+
+
+def looked_at() -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """The gauges of `gateway/metrics.py`, which are there only while something is to be told."""
+    for node in ast.walk(ast.parse((ROOT / "gateway" / "metrics.py").read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "gauge":
+            name, said, *labels = (ast.literal_eval(argument) for argument in node.args)
+            yield f"compute_ledger_{name}", tuple(labels), said
+
+
+def topics_table() -> str:
+    lines = ["| topic | partitions | what is kept |", "| --- | --- | --- |"]
+    for topic in TOPICS:
+        laid_out = layout(topic, KafkaOptions(bootstrap=""))
+        shown = A_HOST[topic]("SERVICE") if topic in A_HOST else topic  # type: ignore[arg-type]
+        lines.append(f"| `{shown}` | {laid_out.partitions} | {kept(laid_out.settings)} |")
+    return "\n".join(lines)
+
+
+def kept(settings: Mapping[str, str]) -> str:
+    if settings["cleanup.policy"] == "compact":
+        lag_ms = int(settings["min.compaction.lag.ms"])
+        older = f", and what is not older than {duration(lag_ms)}" if lag_ms else ""
+        return f"the newest of each key{older}; that a key is gone, {duration(int(settings['delete.retention.ms']))}"
+    retention_ms = int(settings["retention.ms"])
+    return "everything, for ever" if retention_ms < 0 else f"everything, {duration(retention_ms)}"
+
+
+def duration(ms: int) -> str:
+    for unit, length in (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000)):
+        if ms >= length and ms % length == 0:
+            return f"{ms // length} {unit}{'s' if ms > length else ''}"
+    raise ValueError(f"{ms} ms")
+
+
 def parts() -> dict[str, Mapping[str, Callable[[], str]]]:
     """By document, what is made in it."""
     served = surface()
     return {
-        "docs/operations.md": {
+        "docs/compute-api.md": {
             "built": lambda: built(served),
             "not built": lambda: unbuilt(served),
             "not built, older": lambda: unbuilt_older(served),
         },
+        "docs/operations.md": {"metrics": metrics_table, "topics": topics_table},
         "docs/configuration.md": {"options": settings_tables},
     }
 

@@ -13,9 +13,7 @@ KNOWN_HOSTS = re.compile(
     r"127\.0\.0\.1|0\.0\.0\.0|docs\.openstack\.org|www\.apache\.org|(.+\.)?example(\.(org|com|net))?"
 )
 # The name of a host ends there: `kafka.net.compat` is a module, `num.io.threads` a setting.
-HOST = re.compile(
-    r"(?:https?://)([\w.-]*\w\.[\w.-]*\w)|(?<![@\w.-])((?:[\w-]+\.)+(?:org|com|net|io|dev))\b(?!\.\w)"
-)
+HOST = re.compile(r"(?:https?://)([\w.-]*\w\.[\w.-]*\w)|(?<![@\w.-])((?:[\w-]+\.)+(?:org|com|net|io|dev))\b(?!\.\w)")
 PLACES = re.compile(r"(?<![\w\"'}$)./])/(?:work|root|home/\w+|Users/\w+)/|\.\./shar[e]d|\.librar[y]\b")
 
 
