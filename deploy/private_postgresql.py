@@ -84,7 +84,7 @@ def start(
 ) -> PrivatePostgreSQL:
     """Start a server in the directory, made there if there is none. To be called from a thread that stays.
 
-    With a certificate and its key it speaks TLS too.
+    With a certificate and its key it speaks TLS, and but for its socket nothing else.
 
     Raises:
         CannotStart
@@ -127,6 +127,9 @@ class PrivatePostgreSQL:
             for source, name in ((certificate, "server.crt"), (key, "server.key")):
                 self._write(self._data / name, source.read_text())
             settings |= {"ssl": "on"}
+        over_tcp = "host" if certificate is None else "hostssl"
+        doors = f"local all all scram-sha-256\n{over_tcp} all all 127.0.0.1/32 scram-sha-256\n"
+        self._write(self._data / "pg_hba.conf", doors)
         lines = [f"{name} = '{value}'\n" for name, value in settings.items()]
         self._write(self._data / "postgresql.auto.conf", "".join(lines))
 

@@ -14,6 +14,7 @@ import ctypes
 import os
 import select
 import signal
+import ssl
 import subprocess
 import sys
 import urllib.error
@@ -222,10 +223,11 @@ class Region:
             self.postgresql.stop()
 
 
-def answers(url: str, path: str = "/readyz") -> bool:
+def answers(url: str, path: str = "/readyz", cafile: Path | None = None) -> bool:
     """Whether a gateway can do its work."""
+    trusted = None if cafile is None else ssl.create_default_context(cafile=cafile)
     try:
-        with urllib.request.urlopen(f"{url}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{url}{path}", timeout=10, context=trusted) as answer:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False

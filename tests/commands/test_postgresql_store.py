@@ -9,17 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from eventsourcing.persistence import StoredEvent
 
 from commands.command import Accepted, Ask, Unit
@@ -32,6 +27,7 @@ from deploy.private_postgresql import PrivatePostgreSQL
 from domain.flavor import FlavorSpec
 from domain.identifiers import FLAVOR_CATALOG, ProjectId, RequestId, StreamId, UserId, quota_stream
 from domain.recorded import Cause
+from tests.support.certificates import certificate_of
 from tests.support.hypervisors import eventually
 from tests.support.postgresql import (
     PROCESSES,
@@ -572,25 +568,6 @@ def test_the_bell_outlives_a_restart_of_the_server(
 
 
 # how it is reached
-
-
-def certificate_of(directory: Path, common_name: str) -> tuple[Path, Path]:
-    """One that signs itself, for 127.0.0.1."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)])
-    now = datetime.now(UTC)
-    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    builder = builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
-    address = x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))])
-    builder = builder.add_extension(address, critical=False)
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    certificate, private = directory / f"{common_name}.crt", directory / f"{common_name}.key"
-    signed = builder.sign(key, hashes.SHA256())
-    certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    private.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return certificate, private
 
 
 @pytest.mark.usefixtures("postgresql")

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvicorn
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from commands.instance.create import payload_ref
 from domain.identifiers import InstanceId
@@ -28,6 +22,7 @@ from hostagent.drivers.protocol import DriverError
 from hostagent.images import ImageCache
 from hostagent.payloads import Files
 from tests.support.agent_api import MEBIBYTE, SECRET, Offered
+from tests.support.certificates import certificate_of
 from tests.support.hypervisors import guest_spec
 from tests.support.ledger import Ledger
 
@@ -38,28 +33,7 @@ class Certified:
     """A certificate for 127.0.0.1 that vouches for itself."""
 
     def __init__(self, directory: Path, name: str = "gateway") -> None:
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        now = datetime.now(UTC)
-        certificate = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(subject)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(minutes=5))
-            .not_valid_after(now + timedelta(hours=1))
-            .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
-            .sign(key, hashes.SHA256())
-        )
-        self.certificate, self.key = directory / f"{name}.crt", directory / f"{name}.key"
-        self.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        self.key.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
+        self.certificate, self.key = certificate_of(directory, name)
 
 
 class Served:

@@ -7,6 +7,11 @@ import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+from typer.main import get_command
+
+from gateway.cli import app
 
 ROOT = Path(__file__).parents[2]
 CACHES = {"build", "dist"}
@@ -47,3 +52,14 @@ def documents() -> list[Path]:
 def blocks(document: Path, language: str) -> list[str]:
     """The fenced blocks that are marked so."""
     return re.findall(rf"^```{language}\n(.*?)^```$", document.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def command_of(arguments: list[str]) -> tuple[str, dict[str, Any]]:
+    """Which subcommand these are for, and what it makes of them; fails as `compute-ledger` would, and runs nothing."""
+    command: Any = get_command(app)
+    verbs = []
+    while hasattr(command, "commands"):
+        verb, *arguments = arguments
+        verbs.append(verb)
+        command = command.commands[verb]
+    return " ".join(verbs), command.make_context(verb, list(arguments)).params

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -28,10 +30,16 @@ class User:
         *,
         version: str = VERSION,
         url: str | None = None,
+        cafile: Path | None = None,
     ) -> None:
-        """`url`: of one of several gateways."""
+        """`url`: of one of several gateways; `cafile`: who vouches for it."""
         self.version = version
-        self.http = httpx.Client(base_url=url or ledger.url, timeout=LIMIT_S, limits=httpx.Limits(max_connections=64))
+        self.http = httpx.Client(
+            base_url=url or ledger.url,
+            timeout=LIMIT_S,
+            limits=httpx.Limits(max_connections=64),
+            verify=ssl.create_default_context(cafile=cafile),
+        )
         auth = ledger.credentials(cloud)
         domain = {"name": "Default"}
         body = {

@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from commands.log.kafka_clients import Shared
 from commands.log.kafka_messages import KafkaMessages
@@ -21,6 +16,7 @@ from commands.log.kafka_options import KafkaOptions
 from commands.log.kafka_topics import Topics
 from commands.log.port import REPORTS, LogUnavailable
 from deploy.private_kafka import PrivateKafka, Security
+from tests.support.certificates import certificate_of
 from tests.support.kafka import arrived, private_kafka, published
 
 PASSWORD = "a {secret} word"
@@ -47,25 +43,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
             sasl_password=PASSWORD,
         )
         yield Secured(node, options, certificate_of(directory, "stranger")[0])
-
-
-def certificate_of(directory: Path, name: str) -> tuple[Path, Path]:
-    """One that signs itself, for 127.0.0.1; and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    now = datetime.now(UTC)
-    builder = x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
-    builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=1))
-    address = x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))])
-    builder = builder.add_extension(address, critical=False)
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    certificate, private = directory / f"{name}.crt", directory / f"{name}.key"
-    signed = builder.sign(key, hashes.SHA256())
-    certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    private.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return certificate, private
 
 
 def works(options: KafkaOptions) -> None:
