@@ -1,6 +1,8 @@
 """A user with the unmodified `openstack` client and a real guest in QEMU, from the first login to the last delete.
 
-The tests are the chapters of one story, in order: they share a ledger, and the guest that the first of them boots.
+The tests are the chapters of one story, in order: they share a ledger, and the guest that the first of them boots. It is
+told of an embedded ledger with one host, and of a distributed one: two gateways that the commands reach in turn, every other
+role twice, two hosts with a libvirtd each.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +25,9 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from tests.support.hypervisors import BOOT_LIMIT_S, GuestImages, PrivateLibvirtd, eventually
+from tests.support.hypervisors import BOOT_LIMIT_S, GuestImages, PrivateLibvirtd, eventually, private_libvirtd
 from tests.support.ledger_process import LedgerProcess, running_ledger
+from tests.support.region import RegionLedger, running_region
 
 pytestmark = pytest.mark.qemu
 
@@ -34,24 +39,47 @@ USER_DATA = b"#!/bin/sh\necho the user's own script\n"
 Openstack = Callable[..., Any]
 
 
-@pytest.fixture(scope="module")
-def ledger(libvirtd: PrivateLibvirtd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LedgerProcess]:
-    directory = tmp_path_factory.mktemp("openstack")
-    with running_ledger(directory, driver="libvirt", libvirt_uri=libvirtd.qemu_uri) as process:
-        yield process
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    ledger: LedgerProcess | RegionLedger
+    libvirtds: Sequence[PrivateLibvirtd]  # one a host
+    clouds_files: Sequence[Path]  # one a gateway
+
+
+@pytest.fixture(scope="module", params=["embedded", "distributed"])
+def deployment(
+    request: pytest.FixtureRequest, libvirtd: PrivateLibvirtd, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Deployment]:
+    if request.param == "embedded":
+        directory = tmp_path_factory.mktemp("openstack")
+        with running_ledger(directory, driver="libvirt", libvirt_uri=libvirtd.qemu_uri) as process:
+            yield Deployment(process, [libvirtd], [process.directory / "clouds.yaml"])
+        return
+    with private_libvirtd("ledger-host-2") as second, running_region(hosts=0) as region:
+        daemons = {"host-1": libvirtd, "host-2": second}
+        more = {name: ("--driver", "libvirt", "--libvirt-uri", daemon.qemu_uri) for name, daemon in daemons.items()}
+        region.add_agents(*daemons, arguments=more)
+        yield Deployment(region, [libvirtd, second], region.clouds_files())
 
 
 @pytest.fixture(scope="module")
-def openstack(ledger: LedgerProcess) -> Openstack:
+def ledger(deployment: Deployment) -> LedgerProcess | RegionLedger:
+    return deployment.ledger
+
+
+@pytest.fixture(scope="module")
+def openstack(deployment: Deployment) -> Openstack:
     """Run the client as one of the two users, and read its answer."""
+    gateways = cycle(deployment.clouds_files)
 
     def run(cloud: str, *command: str, fails: bool = False) -> Any:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("OS_")}
-        environment |= {"OS_CLIENT_CONFIG_FILE": str(ledger.directory / "clouds.yaml"), "OS_CLOUD": cloud}
+        environment |= {"OS_CLIENT_CONFIG_FILE": str(next(gateways)), "OS_CLOUD": cloud}
         done = subprocess.run(
             [OPENSTACK, *command], env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
         )
-        assert (done.returncode != 0) == fails, f"{command}: {done.stderr}{ledger.log_file.read_text()[-2000:]}"
+        log = deployment.ledger.log_file.read_text()[-2000:]
+        assert (done.returncode != 0) == fails, f"{command}: {done.stderr}{log}"
         if fails:
             return done.stderr
         return json.loads(done.stdout) if command[-2:] == ("-f", "json") else done.stdout
@@ -125,9 +153,19 @@ def wait_for_status(openstack: Openstack, server: str, status: str) -> None:
     eventually(reached, f"the server is {status}", within_s=BOOT_LIMIT_S)
 
 
-def domains(libvirtd: PrivateLibvirtd) -> set[str]:
-    with closing(libvirt.open(libvirtd.qemu_uri)) as connection:
-        return {domain.name() for domain in connection.listAllDomains()}
+def domains(deployment: Deployment) -> set[str]:
+    found: set[str] = set()
+    for libvirtd in deployment.libvirtds:
+        with closing(libvirt.open(libvirtd.qemu_uri)) as connection:
+            found |= {domain.name() for domain in connection.listAllDomains()}
+    return found
+
+
+def folders(deployment: Deployment) -> list[str]:
+    """Of guests' files, on every host."""
+    hosts = range(1, len(deployment.libvirtds) + 1)
+    instances = [deployment.ledger.host_directory(number) / "instances" for number in hosts]
+    return [folder.name for directory in instances if directory.exists() for folder in directory.iterdir()]
 
 
 def test_a_user_logs_in_and_finds_the_compute_service(openstack: Openstack) -> None:
@@ -195,14 +233,16 @@ def test_every_action_is_in_the_servers_event_list(openstack: Openstack, server:
     assert {event["result"] for event in created["events"]} == {"Success"}
 
 
-def test_an_operator_sees_hosts_services_and_zones(openstack: Openstack, server: str) -> None:
-    (hypervisor,) = openstack("admin", "hypervisor", "list", "-f", "json")
-    assert (hypervisor["Hypervisor Type"], hypervisor["State"]) == ("QEMU", "up")
-    shown = openstack("admin", "hypervisor", "show", hypervisor["Hypervisor Hostname"], "-f", "json")
-    assert shown["id"] == hypervisor["ID"]
-    assert held(openstack, hypervisor["ID"]) == (1, 1, 128, 1)
-    (service,) = openstack("admin", "compute", "service", "list", "-f", "json")
-    assert (service["Binary"], service["State"], service["Status"]) == ("nova-compute", "up", "enabled")
+def test_an_operator_sees_hosts_services_and_zones(openstack: Openstack, server: str, deployment: Deployment) -> None:
+    hypervisors = openstack("admin", "hypervisor", "list", "-f", "json")
+    assert len(hypervisors) == len(deployment.libvirtds)
+    assert {(h["Hypervisor Type"], h["State"]) for h in hypervisors} == {("QEMU", "up")}
+    shown = openstack("admin", "hypervisor", "show", hypervisors[0]["Hypervisor Hostname"], "-f", "json")
+    assert shown["id"] == hypervisors[0]["ID"]
+    assert held(openstack) == (1, 1, 128, 1)
+    services = openstack("admin", "compute", "service", "list", "-f", "json")
+    assert len(services) == len(hypervisors)
+    assert {(s["Binary"], s["State"], s["Status"]) for s in services} == {("nova-compute", "up", "enabled")}
     zones = openstack("demo", "availability", "zone", "list", "--compute", "-f", "json")
     assert zones == [{"Zone Name": "nova", "Zone Status": "available"}]
 
@@ -220,20 +260,17 @@ def test_quota_is_shown_changed_and_counted(openstack: Openstack, server: str) -
     assert (limits["total_cores_used"], limits["total_ram_used"]) == (1, 128)
 
 
-def test_a_deleted_server_leaves_nothing(
-    openstack: Openstack, server: str, ledger: LedgerProcess, libvirtd: PrivateLibvirtd
-) -> None:
-    instances = ledger.host_directory() / "instances"
-    assert domains(libvirtd) == {f"instance-{server}"}
-    assert [folder.name for folder in instances.iterdir()] == [server]
+def test_a_deleted_server_leaves_nothing(openstack: Openstack, server: str, deployment: Deployment) -> None:
+    ledger = deployment.ledger
+    assert domains(deployment) == {f"instance-{server}"}
+    assert folders(deployment) == [server]
     assert ledger.payloads() > 0
     openstack("demo", "server", "delete", "--wait", server)
     assert "No Server found" in openstack("demo", "server", "show", server, fails=True)
     assert openstack("demo", "server", "list", "-f", "json") == []
-    assert domains(libvirtd) == set()
-    assert list(instances.iterdir()) == []
-    (hypervisor,) = openstack("admin", "hypervisor", "list", "-f", "json")
-    assert held(openstack, hypervisor["ID"]) == (0, 0, 0, 0)
+    assert domains(deployment) == set()
+    assert folders(deployment) == []
+    assert held(openstack) == (0, 0, 0, 0)
     assert claims(ledger) == {}
     limits = absolute_limits(openstack)
     assert (limits["total_instances_used"], limits["total_cores_used"], limits["total_ram_used"]) == (0, 0, 0)
@@ -242,18 +279,28 @@ def test_a_deleted_server_leaves_nothing(
     assert ledger.command("verify").stdout.endswith(", 0 wrong\n")
 
 
-def held(openstack: Openstack, hypervisor: str) -> tuple[int, ...]:
-    """Servers, vCPUs, MiB and GiB that the ledger counts as used on a host; 2.87 is the last version that shows them."""
-    shown = openstack("admin", "--os-compute-api-version", "2.87", "hypervisor", "show", hypervisor, "-f", "json")
+def held(openstack: Openstack) -> tuple[int, ...]:
+    """Servers, vCPUs, MiB and GiB that the ledger counts as used on all hosts; 2.87 is the last version that shows them."""
     reserved_mib = 512
-    return (shown["running_vms"], shown["vcpus_used"], shown["memory_mb_used"] - reserved_mib, shown["local_gb_used"])
+    sums = [0, 0, 0, 0]
+    for hypervisor in openstack("admin", "hypervisor", "list", "-f", "json"):
+        show = ("--os-compute-api-version", "2.87", "hypervisor", "show", hypervisor["ID"], "-f", "json")
+        shown = openstack("admin", *show)
+        used = (
+            shown["running_vms"],
+            shown["vcpus_used"],
+            shown["memory_mb_used"] - reserved_mib,
+            shown["local_gb_used"],
+        )
+        sums = [one + more for one, more in zip(sums, used, strict=True)]
+    return tuple(sums)
 
 
 def absolute_limits(openstack: Openstack) -> dict[str, int]:
     return {row["Name"]: row["Value"] for row in openstack("demo", "limits", "show", "--absolute", "-f", "json")}
 
 
-def claims(ledger: LedgerProcess) -> dict[str, Any]:
+def claims(ledger: LedgerProcess | RegionLedger) -> dict[str, Any]:
     """Who holds what of any host, told from the events alone."""
     held_by: dict[str, Any] = {}
     for event in ledger.events():

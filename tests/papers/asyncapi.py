@@ -306,13 +306,13 @@ class Writer(yaml.SafeDumper):
         return True
 
     def write_text(self, value: str) -> yaml.Node:
-        return self.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+        return self.represent_scalar(self.DEFAULT_SCALAR_TAG, value, style="|" if "\n" in value else None)
 
     def write_mapping(self, value: Schema) -> yaml.Node:
-        return self.represent_mapping("tag:yaml.org,2002:map", value, flow_style=len(str(value)) <= ON_ONE_LINE)
+        return self.represent_mapping(self.DEFAULT_MAPPING_TAG, value, flow_style=len(str(value)) <= ON_ONE_LINE)
 
     def write_list(self, value: list[Any]) -> yaml.Node:
-        return self.represent_sequence("tag:yaml.org,2002:seq", value, flow_style=len(str(value)) <= ON_ONE_LINE)
+        return self.represent_sequence(self.DEFAULT_SEQUENCE_TAG, value, flow_style=len(str(value)) <= ON_ONE_LINE)
 
 
 Writer.add_representer(str, Writer.write_text)

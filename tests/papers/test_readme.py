@@ -45,8 +45,9 @@ def ledger(tmp_path: Path) -> Iterator[MakeUp]:
 
 
 def commands(language: str) -> list[str]:
-    """Line by line; one that ends with a backslash goes on in the next."""
-    text = "".join(block for document in documents() for block in blocks(document, language))
+    """Line by line, the README's first; a line that ends with a backslash goes on in the next."""
+    ordered = sorted(documents(), key=lambda path: (path != ROOT / "README.md", path))
+    text = "".join(block for document in ordered for block in blocks(document, language))
     return re.sub(r"\\\n\s*", "", text).splitlines()
 
 

@@ -160,7 +160,8 @@ def running_region(
         ledger = RegionLedger(Path(directory), settings=settings)
         try:
             ledger.start(gateways=gateways, copies=copies)
-            ledger.add_agents(*(f"host-{number}" for number in range(1, hosts + 1)))
+            if hosts:
+                ledger.add_agents(*(f"host-{number}" for number in range(1, hosts + 1)))
             yield ledger
         finally:
             ledger.close()
