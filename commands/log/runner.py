@@ -1,8 +1,8 @@
 """The one place with loops: each consumer on a thread of its own, stepped until told to stop.
 
-A consumer that fails is tried again with growing pauses, and says so once per pause; its position stands meanwhile, and
-`failing` shows it. A reader that meets an event type newer than itself stops there for good. What was handled is counted
-here, between two steps, by a clock that the consumers do without.
+A consumer that fails is tried again with growing pauses; its position stands meanwhile, and `failing` shows it. While it
+waits for the store or the log that is said once. A reader that meets an event type newer than itself stops there for good.
+What was handled is counted here, between two steps, by a clock that the consumers do without.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Runner:
         return _listed(self.ended)
 
     def _run(self, consumer: Consumer) -> None:
-        pause_s = 0.05
+        pause_s, said = 0.05, ""
         counting = _Counting(consumer)
         while not self._stopping.is_set():
             try:
@@ -80,13 +80,17 @@ class Runner:
                 else:
                     self.cut_off.pop(consumer.name, None)
                 if isinstance(error, StoreUnavailable | LogUnavailable):
-                    log.warning("%s waits, and tries again in %.2f s: %s", consumer.name, pause_s, why)
+                    if why != said:
+                        log.warning("%s waits, and tries again: %s", consumer.name, why)
+                    said = why
                 else:
                     log.exception("%s failed; it tries again in %.2f s", consumer.name, pause_s)
                 self._stopping.wait(pause_s)
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
                 continue
-            pause_s = 0.05
+            if said:
+                log.info("%s goes on", consumer.name)
+            pause_s, said = 0.05, ""
             self.cut_off.pop(consumer.name, None)
             self.failing.pop(consumer.name, None)
 

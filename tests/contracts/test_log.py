@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 from uuid import UUID
 
 import pytest
@@ -13,19 +15,34 @@ import pytest
 from commands.appender import Appender
 from commands.command import Ask, Unit
 from commands.decisions import decisions
+from commands.event_store import EventStore
 from commands.flavor import CreateFlavor
 from commands.log import recent, store_log
+from commands.log.kafka_log import KafkaLog
+from commands.log.kafka_messages import KafkaMessages
+from commands.log.kafka_options import KafkaOptions
+from commands.log.kafka_topics import Topics
 from commands.log.port import ANSWERS, HEARTBEATS, REPORTS, Log, Message, Step, orders_topic
+from commands.log.relay import TOPICS, Relay
+from commands.log.runner import Runner
 from commands.log.store_log import StoreLog
+from commands.postgresql_store import CommitBell, PostgreSQLEventStore
 from commands.sqlite_store import SQLiteEventStore
 from commands.vault import Vault
 from domain.flavor import FlavorSpec
 from domain.identifiers import RequestId, ServiceId
-from domain.recorded import Cause
+from domain.recorded import Cause, RecordedEvent
+from tests.support.kafka import arrived, shared_kafka, topics_made_anew
 from tests.support.ledger import Clock
+from tests.support.postgresql import database, postgresql
+
+__all__ = ["database", "postgresql"]
 
 SERVICE = ServiceId(UUID(int=7))
 ORDERS = orders_topic(SERVICE)
+LIMIT_S = 60
+
+Committed = Callable[[int, Sequence[RecordedEvent]], None]
 
 
 @dataclass
@@ -40,47 +57,90 @@ class LogUnderTest:
     opened: list[LogUnderTest] = field(default_factory=list)
 
 
-def store_log_under_test(directory: Path, number: list[int]) -> LogUnderTest:
-    store = SQLiteEventStore(directory / "ledger.db")
-    vault = Vault(store, b"k" * 32)
-    log = StoreLog(store, vault, directory / "messages.db")
+def recorder(store: EventStore, vault: Vault, number: list[int], committed: Committed) -> Callable[[], int]:
+    """Records one event more at each call; who is told of it is `committed`."""
+    appender = Appender(store, vault, decisions(), Clock(), committed)
 
-    def recorder(told: bool) -> Callable[[], int]:
-        clock = Clock()
-        appender = Appender(store, vault, decisions(), clock, log.committed if told else lambda before, events: None)
+    def record() -> int:
+        number[0] += 1
+        flavor = FlavorSpec(flavor_id=str(number[0]), name=f"f{number[0]}", vcpus=1, memory_mib=1, root_gib=1)
+        cause = Cause(command_id=UUID(int=number[0]), request_id=RequestId("req"))
+        [result] = appender.flush([Unit(asks=(Ask(command=CreateFlavor(flavor=flavor), cause=cause),))])
+        return result.head
 
-        def record() -> int:
-            number[0] += 1
-            flavor = FlavorSpec(flavor_id=str(number[0]), name=f"f{number[0]}", vcpus=1, memory_mib=1, root_gib=1)
-            cause = Cause(command_id=UUID(int=number[0]), request_id=RequestId("req"))
-            [result] = appender.flush([Unit(asks=(Ask(command=CreateFlavor(flavor=flavor), cause=cause),))])
-            return result.head
-
-        return record
-
-    def close() -> None:
-        log.close()
-        store.close()
-
-    made = LogUnderTest(log, recorder(True), recorder(False), lambda: store_log_under_test(directory, number), close)
-
-    def reopen() -> LogUnderTest:
-        made.opened.append(again := store_log_under_test(directory, number))
-        return again
-
-    made.reopen = reopen
-    return made
+    return record
 
 
-@pytest.fixture(params=["store_log"])
-def under_test(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogUnderTest]:
-    match request.param:
-        case "store_log":
-            made = store_log_under_test(tmp_path, [0])
+def nobody(before: int, events: Sequence[RecordedEvent]) -> None:
+    pass
+
+
+def log_under_test(open_log: Callable[[EventStore, Vault], Log], open_store: Callable[[], EventStore]) -> LogUnderTest:
+    number = [0]
+
+    def another() -> LogUnderTest:
+        store = open_store()
+        vault = Vault(store, b"k" * 32)
+        log = open_log(store, vault)
+
+        def close() -> None:
+            log.close()
+            store.close()
+
+        made = LogUnderTest(
+            log, recorder(store, vault, number, log.committed), recorder(store, vault, number, nobody), another, close
+        )
+
+        def reopen() -> LogUnderTest:
+            made.opened.append(again := another())
+            return again
+
+        made.reopen = reopen
+        return made
+
+    return another()
+
+
+def store_log_under_test(directory: Path) -> LogUnderTest:
+    return log_under_test(
+        lambda store, vault: StoreLog(store, vault, directory / "messages.db"),
+        lambda: SQLiteEventStore(directory / "ledger.db"),
+    )
+
+
+@contextmanager
+def kafka_log_under_test(url: str) -> Iterator[LogUnderTest]:
+    """Over Kafka and PostgreSQL, with a relay at work between them."""
+    options = KafkaOptions(bootstrap=shared_kafka().bootstrap)
+    topics_made_anew(options, [*TOPICS, ORDERS])
+    bells: list[CommitBell] = []
+
+    def open_log(store: EventStore, vault: Vault) -> Log:
+        bells.append(bell := CommitBell(url))
+        return KafkaLog(store, vault, KafkaMessages(options), Topics(options), bell)
+
+    made = log_under_test(open_log, lambda: PostgreSQLEventStore(url))
+    store, bell, outlet, topics = PostgreSQLEventStore(url), CommitBell(url), KafkaMessages(options), Topics(options)
+    runner = Runner(outlet, [Relay(store, outlet, topics, bell)])
+    runner.start()
     yield made
-    for other in made.opened:
-        other.close()
-    made.close()
+    bell.wake()
+    runner.stop()
+    for part in (outlet, topics, bell, store, *bells):
+        part.close()
+
+
+@pytest.fixture(params=["store_log", "kafka_log"])
+def under_test(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogUnderTest]:
+    with ExitStack() as stack:
+        if request.param == "store_log":
+            made = store_log_under_test(tmp_path)
+        else:
+            made = stack.enter_context(kafka_log_under_test(request.getfixturevalue("database")))
+        yield made
+        for other in made.opened:
+            other.close()
+        made.close()
 
 
 @pytest.fixture
@@ -88,12 +148,24 @@ def log(under_test: LogUnderTest) -> Log:
     return under_test.log
 
 
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[LogUnderTest]:
+    made = store_log_under_test(tmp_path)
+    yield made
+    made.close()
+
+
 def all_events(log: Log, limit: int = 3) -> list[int]:
     """Positions as a reader gets them that starts at the beginning."""
     positions: list[int] = []
-    while records := log.events(positions[-1] if positions else 0, limit):
+    head, deadline = log.head(), monotonic() + LIMIT_S
+    while (after := positions[-1] if positions else 0) < head:
+        assert monotonic() < deadline, f"nothing came after {after}"
+        log.wait_for_events(after, 0.2)
+        records = log.events(after, limit)
         assert len(records) <= limit
         positions += [record.position for record in records]
+    assert list(log.events(after, limit)) == []
     return positions
 
 
@@ -121,6 +193,8 @@ def test_a_reader_that_has_read_everything_reads_nothing_until_there_is_more(und
 
     assert list(under_test.log.events(head, 10)) == []
     position = under_test.record()
+    while not under_test.log.wait_for_events(head, 1):
+        pass
     assert [r.position for r in under_test.log.events(head, 10)] == [position]
 
 
@@ -155,7 +229,7 @@ def test_no_event_is_left_out_however_few_are_kept_in_memory(
     tmp_path: Path, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recent, "EVENTS_KEPT", kept)
-    under_test = store_log_under_test(tmp_path, [0])
+    under_test = store_log_under_test(tmp_path)
     recorded = []
     for _ in range(10):
         recorded.append(under_test.record())
@@ -180,7 +254,8 @@ def test_a_reader_that_waits_is_woken_by_what_it_waits_for(under_test: LogUnderT
 
 
 @pytest.mark.parametrize("topic", [ORDERS, HEARTBEATS])
-def test_of_a_compacted_topic_the_newest_of_each_key_is_kept(log: Log, topic: str) -> None:
+def test_of_a_compacted_topic_the_newest_of_each_key_is_kept(embedded: LogUnderTest, topic: str) -> None:
+    log = embedded.log
     send(log, topic, "a=1", "b=1", "a=2")
     before = log.read(topic, 0, 100)
     send(log, topic, "a=3")
@@ -190,20 +265,18 @@ def test_of_a_compacted_topic_the_newest_of_each_key_is_kept(log: Log, topic: st
     assert values(log, topic, after=before[-1].offset) == [b"a=3"]
 
 
-def test_an_offset_is_never_given_twice_even_when_all_messages_are_gone(
-    under_test: LogUnderTest, tmp_path: Path
-) -> None:
-    send(under_test.log, REPORTS, "a=1")
-    read = under_test.log.end(REPORTS)
-    under_test.close()
+def test_an_offset_is_never_given_twice_even_when_all_messages_are_gone(embedded: LogUnderTest, tmp_path: Path) -> None:
+    send(embedded.log, REPORTS, "a=1")
+    read = embedded.log.end(REPORTS)
+    embedded.close()
     for path in tmp_path.glob("messages.db*"):
         path.unlink()
 
-    again = store_log_under_test(tmp_path, [100])
+    again = store_log_under_test(tmp_path)
     send(again.log, REPORTS, "a=2")
 
     assert values(again.log, REPORTS, after=read) == [b"a=2"]
-    under_test.close = again.close
+    embedded.close = again.close
 
 
 def test_a_step_is_kept_with_what_it_published_and_taken_only_from_where_it_stood(log: Log) -> None:
@@ -215,12 +288,12 @@ def test_a_step_is_kept_with_what_it_published_and_taken_only_from_where_it_stoo
     assert log.publish([], Step("a-publisher", 5, 7))
 
     assert log.position("a-publisher") == 7
-    assert values(log, ORDERS) == [b"1"]
+    assert [record.value for record in arrived(log, ORDERS, 1)] == [b"1"]
 
 
 def test_what_nobody_reads_any_more_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_log, "_SWEEP_EVERY", 2)
-    made = store_log_under_test(tmp_path, [0])
+    made = store_log_under_test(tmp_path)
     send(made.log, ANSWERS, "old=1")
     monkeypatch.setattr(store_log.time, "time", lambda: 4_000_000_000.0)  # decades later
 
