@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from commands.postgresql_store import CommitBell
 
 
+BEATS_FRESH_S = 30.0  # a revoked key may keep its host up for so long; each beat would read the store otherwise
+
 LogT = TypeVar("LogT", bound=Events, covariant=True)
 
 
@@ -147,6 +149,7 @@ def command_side(
     store, vault, records = storage.store, storage.vault, storage.records
     appender = Appender(store, vault, decisions(quota_defaults), clock, the_log.committed)
     snapshots = Snapshots(vault)
+    of_beats = None if keys is None else HostKeys(store, snapshots, records, fresh_s=BEATS_FRESH_S)
     return CommandSide(
         appender,
         {
@@ -154,7 +157,7 @@ def command_side(
             OrdersManager.name: lambda: OrdersManager(the_log, store, records, snapshots, vault),
             Inbox.name: lambda: Inbox(the_log, appender, store, keys),
             DeadlinesManager.name: lambda: DeadlinesManager(
-                the_log, appender, store, records, snapshots, clock, service_down_after_s, keys
+                the_log, appender, store, records, snapshots, clock, service_down_after_s, of_beats
             ),
         },
     )

@@ -46,7 +46,7 @@ class DataRoutes:
         if announced > self._images.max_bytes:
             raise Refusal(413, str(ImageTooBig(self._images.max_bytes)))
         try:
-            upload = self._images.begin_upload(image.id)
+            upload = await run_in_threadpool(self._images.begin_upload, image.id)
         except ImageNotFound:
             raise Refusal(404, f"No image found with ID {image.id}") from None
         except ImageBusy:
@@ -64,7 +64,7 @@ class DataRoutes:
                 raise Refusal(400, f"{upload.size_bytes} bytes came; {announced} were announced.")
             await run_in_threadpool(upload.commit)
         except BaseException as error:
-            upload.abort()
+            upload.abort()  # here, since this request may be being cancelled
             match error:
                 case ImageTooBig():
                     raise Refusal(413, str(error)) from None

@@ -238,17 +238,23 @@ def test_a_unit_with_guests_runs_the_command_and_lets_qemu_through(
 
 
 @pytest.mark.parametrize("instance", [*(role for role in Role if role is not Role.AGENT), "managers:2"])
-def test_the_unit_of_a_role_runs_that_role(instance: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("own", [[], ["own"]])
+def test_the_unit_of_a_role_runs_that_role(instance: str, own: list[str], tmp_path: Path) -> None:
+    """With a file of its own where there is one."""
+    files_of_it = [tmp_path / "compute-ledger.conf", *(tmp_path / f"{instance}.conf" for _ in own)]
+    for file in files_of_it:
+        file.touch()
     service = unit("compute-ledger@.service")["Service"]
     words = shlex.split(service["ExecStart"])
     assert words[:2] == ["/bin/sh", "-c"]
-    program, verb, *arguments = shlex.split(as_systemd_runs_it(words[2], instance, tmp_path))
+    script = words[2].replace("/etc/compute-ledger", str(tmp_path))
+    program, verb, *arguments = shlex.split(as_systemd_runs_it(script, instance, tmp_path))
     options = options_of_up(arguments)
     assert program.endswith("/.venv/bin/compute-ledger")
     assert verb == "up"
     assert options["role"] == [Role(instance.partition(":")[0])]
     assert options["data"] == Path("/var/lib", service["StateDirectory"])
-    assert [str(file) for file in options["config_file"]] == ["/etc/compute-ledger/compute-ledger.conf"]
+    assert options["config_file"] == files_of_it
 
 
 def as_systemd_runs_it(script: str, instance: str, directory: Path) -> str:

@@ -6,6 +6,7 @@ import json
 import re
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 from gateway.embedded import Embedded
 from gateway.options import Options
@@ -18,7 +19,7 @@ OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 
 
 def test_every_option_that_a_paper_names_exists() -> None:
-    known = {(section, name) for section, opts in options().items() for opt in opts for name in names_of(opt)}
+    known = {name for section, opts in options().items() for opt in opts for name in names_of(section, opt)}
     units = [path for path in files() if path.suffix == ".service"]
     named = {
         (path.name, section, name)
@@ -31,8 +32,8 @@ def test_every_option_that_a_paper_names_exists() -> None:
     assert [one for one in sorted(named) if one[1:] not in known] == []
 
 
-def names_of(opt: object) -> set[str]:
-    return {opt.dest, *(older.name for older in opt.deprecated_opts)}  # type: ignore[attr-defined]
+def names_of(section: str, opt: Any) -> set[tuple[str, str]]:
+    return {(section, opt.dest), *((older.group or section, older.name) for older in opt.deprecated_opts)}
 
 
 def test_every_metric_that_a_paper_names_exists() -> None:
