@@ -13,7 +13,7 @@ import orjson
 
 from commands.appender import Appender
 from commands.command import Accepted, Ask, Unit
-from commands.log.port import ANSWERS, Log, Message, queries_topic
+from commands.log.port import ANSWERS, Log, LogUnavailable, Message, queries_topic
 from commands.vault import Payload, Vault
 from domain.errors import DomainError
 from domain.identifiers import ProjectId, RequestId, ServiceId, UserId, VaultRef
@@ -83,7 +83,11 @@ class Backend:
         Raises:
             QueryFailed, QueryUnanswered.
         """
-        answer = await asyncio.to_thread(self._query, service_id, {"what": "console", "instance_id": instance_id})
+        query = {"what": "console", "instance_id": instance_id}
+        try:
+            answer = await asyncio.to_thread(self._query, service_id, query)
+        except LogUnavailable as error:
+            raise QueryUnanswered("the host cannot be asked: what carries the question does not answer") from error
         if "error" in answer:
             raise QueryFailed(answer["error"])
         return base64.b64decode(answer["console"])

@@ -295,7 +295,24 @@ def store_options(settings: Settings, directory: Path, url: str | None = None) -
         raise SettingsInvalid("there is no store: --store postgresql://…, or [database] connection in a file")
     if not url.startswith(("postgresql://", "postgres://")):
         raise SettingsInvalid("the store is not a URL of PostgreSQL: postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
+    _refuse_unreadable(url)
     return StoreOptions(url=url, vault_key_file=Path(settings.vault.key_file or directory / "vault.key"))
+
+
+def _refuse_unreadable(url: str) -> None:
+    """Raises:
+    SettingsInvalid: libpq cannot read it; what it says of that may hold the password.
+    """
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        conninfo_to_dict(url)
+    except ProgrammingError:
+        raise SettingsInvalid(
+            "the store's URL cannot be read: in its password some characters must be written as %XX (a % as %25), and what "
+            "follows a ? are libpq's parameters"
+        ) from None
 
 
 def kafka_options(settings: Settings, bootstrap: str | None = None) -> KafkaOptions:
@@ -345,8 +362,8 @@ def _refuse_unknown(file: Path, known: OptionTable) -> None:
     sections: dict[str, dict[str, Any]] = {}
     try:
         cfg.ConfigParser(str(file), sections).parse()
-    except iniparser.ParseError as error:
-        raise SettingsInvalid(_one_line(str(error))) from None  # it names the file
+    except iniparser.ParseError as error:  # the line itself may hold a password
+        raise SettingsInvalid(f"{file}:{error.lineno}: {error.msg}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsInvalid(_one_line(f"{file}: {getattr(error, 'strerror', None) or error}")) from None
     names = {section: set(_names(section, known)) for section in known}
@@ -362,11 +379,15 @@ def _refuse_bad_value(group: Any, section: str, name: str, files: Sequence[Path]
     """Raises:
     SettingsInvalid
     """
+    from oslo_config import cfg
+
     try:
         value = getattr(group, name)
         reason = None if not isinstance(value, float) or math.isfinite(value) else "not a finite number"
     except ValueError as error:  # oslo.config's ConfigFileValueError is one
         reason = str(error).partition("is not valid: ")[2] or str(error)
+    except cfg.Error:  # its message may hold a part of a password
+        reason = "what follows a $ is taken for the name of an option; the character itself is written $$"
     if reason is not None:
         raise SettingsInvalid(_one_line(f"{_where(section, name, files)}: [{section}] {name}: {reason}"))
 

@@ -1,7 +1,7 @@
 """Payloads and images from the gateways' agent API (`gateway/agent_api.py`), each request signed with the host's key.
 
 The gateways are tried in turn, and all of them again while there is hope: a gateway that is being restarted must cost no
-guest its life.
+guest its life. For one whose certificate is not trusted there is none.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class AgentApi:
                 try:
                     return self._get_from(url, path, take)
                 except httpx.HTTPError as error:
-                    hope = True
+                    hope = hope or not _distrusted(error)
                     refusals.append(f"{url}: {error or type(error).__name__}")
                 except _Refused as refused:
                     hope = hope or refused.may_pass
@@ -156,6 +156,14 @@ class _Refused(Exception):
     def __init__(self, message: str, may_pass: bool) -> None:
         super().__init__(message)
         self.may_pass = may_pass  # it may be another answer later
+
+
+def _distrusted(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _message_of(response: httpx.Response) -> str:

@@ -64,7 +64,7 @@ class KafkaLog:
         self._stopping = threading.Event()
         self._guard = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._offset: int | None = None  # in the ledger topic; none: at its end, once that can be asked
+        self._offset: int | None = None  # in the ledger topic; none: its end is being asked for
         self._hosts_known: frozenset[ServiceId] = frozenset()
         self._hosts_due = 0.0
         self._unfilled: dict[ServiceId, str] = {}  # and which incarnation of its topic
@@ -95,8 +95,17 @@ class KafkaLog:
             return
         with self._guard:
             if self._thread is None:
+                threading.Thread(target=self._find_end, name="ledger-end", daemon=True).start()
                 self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
                 self._thread.start()
+
+    def _find_end(self) -> None:
+        """Beside the readers: while Kafka does not answer, asking it takes seconds."""
+        while self._offset is None and not self._stopping.is_set():
+            try:
+                self._offset = self._messages.end(LEDGER)
+            except LogUnavailable:
+                self._stopping.wait(1.0)
 
     def _run(self) -> None:
         failed = False
@@ -129,10 +138,8 @@ class KafkaLog:
     def _arrived(self, timeout_s: float = 0.0) -> bool:
         """Whether the topic brought something new."""
         if self._offset is None:
-            try:
-                self._offset = self._messages.end(LEDGER)
-            except LogUnavailable:
-                return False
+            self._stopping.wait(timeout_s)
+            return False
         if timeout_s:
             self._messages.wait(LEDGER, self._offset, timeout_s)
         records = self._messages.read(LEDGER, self._offset, BATCH)

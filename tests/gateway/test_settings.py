@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway import settings
-from gateway.settings import SettingsInvalid, load, options, process_options, sample
+from gateway.settings import SettingsInvalid, load, options, process_options, sample, store_options
 
 
 def written(directory: Path, text: str, name: str = "ledger.conf") -> Path:
@@ -64,6 +64,25 @@ def test_a_file_that_cannot_be_meant_is_refused_in_one_line(tmp_path: Path, text
     assert said in message
     assert "ledger.conf" in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("line", ["sasl_password secret", "sasl_password = a$secret", "= secret", "  secret"])
+def test_a_password_that_is_written_wrongly_is_not_shown(tmp_path: Path, line: str) -> None:
+    with pytest.raises(SettingsInvalid) as refused:
+        load([written(tmp_path, f"[kafka]\n{line}\n")])
+    assert "ledger.conf" in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_dollar_is_written_twice(tmp_path: Path) -> None:
+    assert load([written(tmp_path, "[kafka]\nsasl_password = a$$secret\n")]).kafka.sasl_password == "a$secret"
+
+
+@pytest.mark.parametrize("url", ["//u:secret%@h/d", "//u:secret %25@h/d", "//u:secret@h/d?sslmod=verify-full"])
+def test_a_store_that_cannot_be_read_is_refused_and_its_password_not_shown(tmp_path: Path, url: str) -> None:
+    with pytest.raises(SettingsInvalid, match="the store's URL cannot be read") as refused:
+        store_options(load([]), tmp_path, f"postgresql:{url}")
+    assert "secret" not in str(refused.value)
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:

@@ -217,6 +217,7 @@ def test_a_gateway_that_nobody_vouches_for_gets_no_answer(gateways: Gateways, tm
 
     with pytest.raises(AgentApiError, match="certificate verify failed"):
         client.payload(guest, payload_ref(guest, "user_data"))
+    assert gateways.pauses == [], "it is not waited for"
 
 
 def test_a_file_without_authorities_is_refused_at_once(gateways: Gateways, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -169,6 +170,42 @@ def test_each_consumer_is_active_in_one_process_and_soon_nothing_lags_or_waits(
         assert shown.shows("head_position") == (role != "host")
         assert shown.shows("requests_waiting") == (part is seats["deadlines"])
         assert shown.shows("agent_orders_waiting", host=name) == (role == "host")
+
+
+def readiness(part: Part) -> tuple[int, dict[str, str]]:
+    try:
+        with urllib.request.urlopen(f"{part.metrics_url}/readyz", timeout=60) as answer:
+            return answer.status, json.loads(answer.read())["checks"]
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())["checks"]
+
+
+def test_without_kafka_a_gateway_is_ready_and_a_relay_and_a_host_are_not(region: RegionLedger) -> None:
+    nowhere = ("--kafka", "127.0.0.1:1")
+    gateway = region.region.add_gateway("gateway-alone", *nowhere)
+    relay = region.region.add("relay-alone", ["relay"], *nowhere)
+    host = region.region.add_agent("host-alone", [region.url], *nowhere)
+    try:
+        region.region.start("gateway-alone", "relay-alone", "host-alone")
+        for part, status in ((gateway, 200), (relay, 503), (host, 503)):
+            seen: list[dict[str, str]] = []
+
+            def told(part: Part = part, status: int = status, seen: list[dict[str, str]] = seen) -> bool:
+                code, checks = readiness(part)
+                seen[:] = [checks]
+                return code == status and "Kafka" in checks["kafka"]
+
+            eventually(told, f"{part.name} answers {status} and that Kafka is away", within_s=60)
+            assert {name for name, said in seen[0].items() if said != "ok"} - {"kafka"} == (
+                {"host host-alone"} if part is host else set()
+            )
+        with User(region, url=gateway.url) as user:
+            assert user.servers() == []
+    finally:
+        for part in (gateway, relay, host):
+            part.kill()
+            del region.region.parts[part.name]
+        region.region.command("host", "revoke", "host-alone")
 
 
 def test_metrics_are_for_operators_and_not_beside_the_api(region: RegionLedger, user: User) -> None:

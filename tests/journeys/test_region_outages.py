@@ -83,6 +83,16 @@ def test_with_kafka_away_requests_are_answered_as_ever_and_done_when_it_is_back(
     while monotonic() - since < AWAY_S:  # so long the outage is to be; nothing is waited for
         during.create_and_look()
     during.all_listed()
+    for role in ("projections", "managers", "gateway"):  # who starts now finds its way too
+        part = ledger.gateways[1] if role == "gateway" else ledger.part(f"{role}-a")
+        part.kill()
+        part.start()
+    for user, gateway in zip(at, ledger.gateways, strict=True):
+        user.http.base_url = gateway.url
+    ledger.part("projections-b").kill()  # so that only what started meanwhile keeps views
+    for _ in range(20):
+        during.create_and_look()
+    ledger.part("projections-b").start()
     kafka.restart()
 
     servers = settled(at[0])

@@ -260,7 +260,7 @@ def test_the_unit_of_a_role_runs_that_role(instance: str, own: list[str], tmp_pa
 def as_systemd_runs_it(script: str, instance: str, directory: Path) -> str:
     """The command line that the script ends in; specifiers and dollars as systemd.exec(5) has them."""
     script = re.sub(r"%(.)", lambda found: {"i": instance, "%": "%"}[found[1]], script).replace("$$", "$")
-    shown = directory / "compute-ledger"
+    shown = directory / "told"
     shown.write_text('#!/bin/sh\necho "$0" "$@"\n')
     shown.chmod(0o755)
     program = "/opt/compute-ledger/.venv/bin/compute-ledger"

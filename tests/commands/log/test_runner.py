@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import Any
 
 import pytest
 
+from commands.event_store import StoreUnavailable
 from commands.log import runner as module
+from commands.log.port import LogUnavailable
 from commands.log.runner import Runner, drain
 from domain.serialization import UnknownEventType
+from tests.support.hypervisors import eventually
 
 
 class Scripted:
@@ -58,6 +62,39 @@ def test_a_consumer_that_fails_is_tried_again_and_no_longer_failing_once_it_work
 
     assert consumer.taken == 4
     assert runner.failing == {}
+
+
+def test_what_a_consumer_waits_for_is_said_once_and_so_is_its_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "LONGEST_PAUSE_S", 0.001)
+    caplog.set_level(logging.INFO, module.__name__)
+    away, another = StoreUnavailable("it is away"), LogUnavailable("nobody answers")
+    consumer = Scripted("a", away, away, away, another, another, True, True)
+    runner = run(consumer)
+
+    assert consumer.done.wait(20)
+    runner.stop()
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "a waits, and tries again: StoreUnavailable: it is away",
+        "a waits, and tries again: LogUnavailable: nobody answers",
+        "a goes on",
+    ]
+
+
+def test_one_that_only_waits_for_the_log_has_not_failed() -> None:
+    broken, cut_off = (
+        Scripted("broken", *[OSError("disk")] * 1000),
+        Scripted("cut off", *[LogUnavailable("away")] * 1000),
+    )
+    runner = run(broken, cut_off)
+
+    eventually(lambda: set(runner.failing) == {"broken", "cut off"}, "both have been stepped")
+    runner.stop()
+
+    assert runner.failed() == "broken: OSError: disk"
+    assert runner.without_log() == "cut off: LogUnavailable: away"
 
 
 def test_a_consumer_that_meets_a_newer_event_stops_and_the_others_go_on() -> None:
