@@ -8,6 +8,8 @@ export DATA LISTEN DRIVER CONFIG PYTHON UPGRADE
 .DEFAULT_GOAL := help
 .PHONY: help up region test check bench papers lock clean set-up
 
+region test bench: export WITH := region
+
 help: ## tell what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 

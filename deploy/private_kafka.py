@@ -91,6 +91,10 @@ org.apache.kafka.common.security.scram.ScramLoginModule required;
 """
 
 
+class CannotStart(Exception):
+    """Kafka cannot be had, or does not start; the message says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Security:
     """Certificate and PKCS #8 key as PEM, for 127.0.0.1; the one user that SASL knows, by PLAIN and by SCRAM-SHA-512."""
@@ -153,7 +157,7 @@ class PrivateKafka:
         self.start()
 
     def start(self, archived_at_exit: Path | None = None) -> None:
-        """Return when it answers. Raises RuntimeError when it does not start."""
+        """Return when it answers. Raises CannotStart when it does not."""
         began = monotonic()
         if not (self._directory / "data").exists():
             self._format()
@@ -162,7 +166,7 @@ class PrivateKafka:
         while not answers(self.bootstrap):
             if self._process.poll() is not None or monotonic() - began > START_LIMIT_S:
                 self.kill()
-                raise RuntimeError(f"Kafka did not start: {self._log.read_text()[-2000:]}")
+                raise CannotStart(f"Kafka did not start: {self._log.read_text()[-2000:]}")
             sleep(0.02)
         self.ready_in_s = monotonic() - began
 
@@ -206,7 +210,7 @@ class PrivateKafka:
             command += ["--add-scram", f"SCRAM-SHA-512=[name={user},password={password}]"]
         with self._log.open("ab") as log:
             if launch(command, log).wait() != 0:
-                raise RuntimeError(f"Kafka could not format its storage: {self._log.read_text()[-2000:]}")
+                raise CannotStart(f"Kafka could not format its storage: {self._log.read_text()[-2000:]}")
 
     def _pem(self, security: Security) -> Path:
         """Key and certificate in one file, as Kafka wants them."""
@@ -281,7 +285,7 @@ def fetch(directory: Path) -> None:
         maven = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
         done = subprocess.run(maven, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if done.returncode != 0:
-            raise RuntimeError(f"Maven could not fetch Kafka: {done.stdout[-2000:]}")
+            raise CannotStart(f"Maven could not fetch Kafka: {done.stdout[-2000:]}")
         fetched.rename(directory)
         node = PrivateKafka(Path(work, "node"))
         node.start(archived_at_exit=archive)

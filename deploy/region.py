@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A whole distributed ledger on this machine: PostgreSQL, Kafka, and every role a process of its own.
 
-    region.py run DIR [--gateways N] [--twice] [--hosts N]    until its standard input ends or Ctrl-C
+    region.py run DIR [--gateways N] [--twice] [--hosts N]    until Ctrl-C
 
 For trying it out and for tests; each process can be killed, frozen and started again. On real machines the same command
 lines are run by `compose.yaml` or the systemd units beside this file.
@@ -271,15 +271,21 @@ def main() -> int:
     chosen = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
-    with running(
-        chosen.directory.absolute(), gateways=chosen.gateways, twice=chosen.twice, hosts=chosen.hosts
-    ) as region:
+    try:
+        run(chosen.directory.absolute(), chosen.gateways, chosen.twice, chosen.hosts)
+    except (DidNotStart, private_postgresql.CannotStart, private_kafka.CannotStart) as error:
+        sys.stderr.write(f"region: {' '.join(str(error).split())}\n")
+        return 1
+    return 0
+
+
+def run(directory: Path, gateways: int, twice: bool, hosts: int) -> None:
+    with running(directory, gateways=gateways, twice=twice, hosts=hosts) as region:
         for part in region.parts.values():
             sys.stdout.write(f"{part.name:16} {part.ready.strip()}\n")
         sys.stdout.write(f"\nexport OS_CLIENT_CONFIG_FILE={region.data}/clouds.yaml OS_CLOUD=demo\n")
         sys.stdout.flush()
         signal.pause()
-    return 0
 
 
 if __name__ == "__main__":

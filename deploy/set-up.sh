@@ -2,6 +2,8 @@
 # Set up what `make` needs: packages of Debian or Ubuntu where that may be, and the virtual environment .venv with the
 # versions of requirements.lock. Done in a moment when all is there.
 #
+# With WITH=region also what a whole distributed ledger on this machine needs.
+#
 # What cannot be had is said in one line: without it there are no real guests, or no distributed ledger. With CI=true that
 # is a failure.
 set -euo pipefail
@@ -16,7 +18,11 @@ main() {
   local lacking
   find_python
   lacking=$(packages_lacking)
-  if [ -n "$lacking" ]; then install "$lacking"; fi
+  if [ -n "$lacking" ]; then install "$lacking" "real guests"; fi
+  if [ "${WITH:-}" = region ]; then
+    lacking=$(region_packages_lacking)
+    if [ -n "$lacking" ]; then install "$lacking" "distributed ledger"; fi
+  fi
   environment
 }
 
@@ -29,22 +35,18 @@ find_python() {
       return
     fi
   done
-  if may_install && apt-cache show python3.11 &> /dev/null && install "python3.11 python3.11-venv python3.11-dev"; then
+  if may_install && apt-cache show python3.11 &> /dev/null && install "python3.11 python3.11-venv python3.11-dev" ledger; then
     python=$(command -v python3.11)
     return
   fi
   fail "Python 3.11 or newer is needed; name one with PYTHON="
 }
 
-# Debian's names of what is missing: for the environment, for a distributed ledger, for real guests.
+# Debian's names of what is missing: for the environment, and for real guests.
 packages_lacking() {
   local version=
   if [[ $python == /usr/bin/* ]]; then version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])'); fi
   "$python" -c 'import ensurepip, venv' 2> /dev/null || echo "python$version-venv"
-  # of a distributed ledger's tests, and of deploy/region.py
-  compgen -G '/usr/lib/postgresql/*/bin/postgres' > /dev/null || command -v postgres > /dev/null || echo postgresql
-  command -v java > /dev/null || echo default-jre-headless
-  command -v mvn > /dev/null || echo maven
   if [ "$(uname -m)" != x86_64 ]; then return; fi # elsewhere the tiny guest would not run
   command -v libvirtd > /dev/null || echo libvirt-daemon-system
   compgen -G '/usr/lib*/*/libvirt/connection-driver/libvirt_driver_qemu.so' > /dev/null ||
@@ -59,6 +61,15 @@ packages_lacking() {
   [ -e "$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ] || echo "python$version-dev"
 }
 
+# What a distributed ledger needs on one machine: PostgreSQL 15 and Java 17, or newer, and Maven, which fetches Kafka.
+region_packages_lacking() {
+  local newest
+  newest=$(find /usr/lib/postgresql -maxdepth 1 -mindepth 1 -printf '%f\n' 2> /dev/null | sort -n | tail -1)
+  [ "${newest:-0}" -ge 15 ] || echo postgresql
+  java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])' || echo default-jre-headless
+  command -v mvn > /dev/null || echo maven
+}
+
 may_install() {
   command -v apt-get > /dev/null && { [ "$(id -u)" = 0 ] || sudo -n true 2> /dev/null; }
 }
@@ -71,12 +82,12 @@ install() {
   local names
   names=$(echo $1) # on one line
   if ! may_install; then
-    lack "Not installed, for want of apt-get or of root's rights: $names."
+    lack "Not installed, for want of apt-get or of root's rights: $names." "$2"
   else
     echo "Installing $names" >&2
     { as_root apt-get -qq -o DPkg::Lock::Timeout=300 update || true # old lists may do
       as_root apt-get -qq -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $names; } >> $LOG 2>&1 < /dev/null ||
-      lack "apt-get could not install $names: $(grep '^E:' $LOG | tail -1) (see $LOG)."
+      lack "apt-get could not install $names: $(grep '^E:' $LOG | tail -1) (see $LOG)." "$2"
   fi
 }
 
@@ -93,7 +104,7 @@ environment() {
   fi
   pip setuptools && pip --no-build-isolation -e ".[distributed,test]" || fail "pip failed: $(grep -iE "^ *(error|.*Error)" $LOG | tail -1) (see $LOG)"
   if [[ $extras == libvirt* ]] && ! pip --no-build-isolation -e ".[$extras]"; then
-    lack "libvirt-python could not be built (see $LOG)."
+    lack "libvirt-python could not be built (see $LOG)." "real guests"
   fi
   echo "$wanted" > $STAMP
 }
@@ -104,7 +115,7 @@ pip() {
 
 lack() {
   if [ "${CI:-}" = true ]; then fail "$1"; fi
-  echo "$1 Without, real guests or a distributed ledger cannot be had." >&2
+  echo "$1 There can be no $2 without." >&2
 }
 
 fail() {

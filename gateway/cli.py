@@ -111,6 +111,9 @@ def up(
     logs.to_stderr()
     roles = frozenset(role or ())
     try:
+        if not roles:  # what the environment says is for others
+            store = None if store == os.environ.get("COMPUTE_LEDGER_STORE") else store
+            kafka = None if kafka == os.environ.get("COMPUTE_LEDGER_KAFKA") else kafka
         if not roles and (store or kafka or credential or gateway):
             raise settings.SettingsInvalid("--store, --kafka, --credential and --gateway go with --role")
         chosen = settings.load(config_file or [])

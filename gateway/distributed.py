@@ -32,7 +32,7 @@ from commands.process_managers.orders import OrdersManager
 from commands.snapshots import Snapshots
 from domain.identifiers import HostName
 from gateway.options import AgentOptions, RoleOptions, StoreOptions
-from gateway.roles import Role
+from gateway.roles import Role, RoleNeeds
 
 if TYPE_CHECKING:  # each process imports what its roles need, and no more
     from gateway.gateway_role import GatewayRole
@@ -53,10 +53,6 @@ T = TypeVar("T")
 STORE_RETRY_S = 1.0
 REPLICAS = 64
 DIRECTORIES = 0o700
-
-
-class RoleNeeds(Exception):
-    """A role was asked for without what it needs; the message says which option is missing."""
 
 
 class Distributed:
@@ -97,9 +93,9 @@ class Distributed:
 
     def stop(self) -> bool:
         """Whether no call to a hypervisor was left unfinished."""
+        self.runner.stop()
         if self.ledger is not None:
             self.ledger.seats.close()
-        self.runner.stop()
         idle = True
         if self.hosts:
             from gateway.hosts import wait_until_idle

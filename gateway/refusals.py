@@ -12,6 +12,7 @@ from domain.serialization import UnknownEventType
 from gateway.embedded import DirectoryInUse
 from gateway.hosts import DriverChanged
 from gateway.policy import PolicyInvalid
+from gateway.roles import RoleNeeds
 from hostagent.agent_api import AgentApiError
 from hostagent.drivers.protocol import DriverError
 from hostagent.host_key import CredentialInvalid
@@ -32,6 +33,7 @@ REFUSALS: tuple[type[Exception], ...] = (
     OSError,
     PolicyInvalid,
     RecordDamaged,
+    RoleNeeds,
     StoreUnavailable,
     TokenKeyInvalid,
     UnknownEventType,

@@ -14,3 +14,7 @@ class Role(StrEnum):
     RELAY = "relay"  # one active: from the store to Kafka
     INBOX = "inbox"  # one active: reports into the store
     AGENT = "agent"  # one a host
+
+
+class RoleNeeds(Exception):
+    """A role was asked for that cannot be played; the message says what it lacks."""

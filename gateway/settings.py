@@ -232,13 +232,16 @@ def process_options(
 
 def tls_options(settings: Settings) -> TlsOptions | None:
     """Raises:
-    SettingsInvalid: a certificate without its key, or the other way round.
+    SettingsInvalid: a certificate without its key, or the other way round, or one that cannot be used.
     """
     from gateway.options import TlsOptions
+    from gateway.tls_files import refuse_unusable
 
     certificate, key = settings.ssl.cert_file, settings.ssl.key_file
     if (certificate is None) != (key is None):
         raise SettingsInvalid("[ssl] cert_file and key_file are set together, or not at all")
+    if certificate is not None:
+        refuse_unusable("ssl", certificate, key)
     return None if certificate is None else TlsOptions(certificate=Path(certificate), key=Path(key))
 
 
@@ -320,6 +323,7 @@ def kafka_options(settings: Settings, bootstrap: str | None = None) -> KafkaOpti
     SettingsInvalid
     """
     from commands.log.kafka_options import KafkaOptions
+    from gateway.tls_files import refuse_no_authority, refuse_unusable
 
     kafka = settings.kafka
     bootstrap = bootstrap or kafka.bootstrap_servers
@@ -328,6 +332,11 @@ def kafka_options(settings: Settings, bootstrap: str | None = None) -> KafkaOpti
     sasl = kafka.security_protocol.startswith("SASL")
     if sasl and not (kafka.sasl_username and kafka.sasl_password):
         raise SettingsInvalid(f"[kafka] {kafka.security_protocol} needs sasl_username and sasl_password")
+    if "SSL" in kafka.security_protocol.split("_"):
+        if kafka.ssl_cafile is not None:
+            refuse_no_authority("kafka", kafka.ssl_cafile)
+        if kafka.ssl_certfile is not None:
+            refuse_unusable("kafka", kafka.ssl_certfile, kafka.ssl_keyfile)
     return KafkaOptions(
         bootstrap=bootstrap,
         security_protocol=kafka.security_protocol,

@@ -21,7 +21,7 @@ from commands.host_keys import HostKeys
 from commands.instance.delete import DeleteInstance
 from commands.instance.outcome import MarkOverdue
 from commands.log.consumer import Handled
-from commands.log.port import Log
+from commands.log.port import Log, LogUnavailable
 from commands.process_managers.heartbeats import Heartbeats
 from commands.records import Records
 from commands.snapshots import Snapshots
@@ -107,6 +107,7 @@ class DeadlinesManager:
         self._pending: dict[InstanceId, _Pending] = {}
         self._sessions: dict[ServiceId, _Session] = {}
         self._heard: dict[ServiceId, datetime] = {}
+        self._deaf = False  # the log did not answer when it was last asked
         self._heartbeats: Heartbeats | None = None
         self._next_check = clock()
 
@@ -192,11 +193,10 @@ class DeadlinesManager:
 
     def _check(self, now: datetime) -> None:
         asks = self._listen(now)
-        for service_id, session in self._sessions.items():
-            silent_s = (now - self._heard.get(service_id, now)).total_seconds()
-            if session.up and silent_s > self._service_down_after_s:
-                down = MarkServiceDown(service_id=service_id, epoch=session.epoch, reason="no heartbeat")
-                asks.append(self._ask(down, f"down/{service_id}/{session.version}"))
+        for service_id in self._silent(now):
+            session = self._sessions[service_id]
+            down = MarkServiceDown(service_id=service_id, epoch=session.epoch, reason="no heartbeat")
+            asks.append(self._ask(down, f"down/{service_id}/{session.version}"))
         for instance_id, pending in list(self._pending.items()):
             if pending.deadline > now:
                 continue
@@ -217,6 +217,29 @@ class DeadlinesManager:
             )
         if asks:
             self._appender.execute(Unit(asks=asks))
+
+    def _silent(self, now: datetime) -> list[ServiceId]:
+        """The hosts that count as up and were not heard of for too long, though they could have been."""
+        silent = [
+            service_id
+            for service_id, session in self._sessions.items()
+            if session.up and (now - self._heard.get(service_id, now)).total_seconds() > self._service_down_after_s
+        ]
+        if not silent and not self._deaf:
+            return []
+        assert self._heartbeats is not None
+        try:
+            heard_all = self._heartbeats.heard_all()
+        except LogUnavailable as unavailable:
+            if not self._deaf:
+                log.warning("no host can be heard, so none counts as down: %s", unavailable)
+            self._deaf = True
+            return []
+        if self._deaf:
+            self._deaf = False
+            self._heard = dict.fromkeys(self._sessions, now)  # each has the whole time again
+            return []
+        return silent if heard_all else []
 
     def _listen(self, now: datetime) -> list[Ask]:
         """Take in the heartbeats; a host that was down and beats is up again."""

@@ -24,6 +24,7 @@ class Heartbeats:
         Raises:
             LogUnavailable
         """
+        self._log = the_log
         self._reader = TopicReader(the_log, HEARTBEATS, the_log.end(HEARTBEATS))
         self._keys = keys
         self._last: dict[ServiceId, tuple[int, int]] = {}  # epoch and sequence
@@ -33,6 +34,14 @@ class Heartbeats:
         records = self._reader.read(limit)
         self._reader.took(records)  # one that cannot be read is not worth a second look
         return [beat for record in records if (beat := self._read(record)) is not None]
+
+    def heard_all(self) -> bool:
+        """Whether there is no beat that has yet to be listened to.
+
+        Raises:
+            LogUnavailable: there may be.
+        """
+        return self._log.end(HEARTBEATS) <= self._reader.offset
 
     def _read(self, record: LogRecord) -> Beat | None:
         """What the record's key says is nobody's word."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -14,9 +16,14 @@ from commands.log.consumer import Consumer, Handled
 from commands.log.elected import Elected
 from commands.log.port import LEDGER, REPORTS
 from commands.log.runner import Runner
+from gateway.embedded import Embedded
+from gateway.health import Health
+from gateway.hosts import name_of_host
 from gateway.metrics import ProcessMetrics
+from gateway.options import Options
 from hostagent.drivers.fake import FakeDriver
 from hostagent.drivers.protocol import HypervisorUnreachable
+from tests.support.hypervisors import eventually
 from tests.support.ledger import Ledger
 
 
@@ -222,6 +229,29 @@ def unreachable(driver: FakeDriver) -> Iterator[None]:
         yield
     finally:
         del driver.create  # type: ignore[method-assign]
+
+
+def test_an_embedded_ledger_shows_all_of_its_consumers_and_hosts(tmp_path: Path) -> None:
+    embedded = Embedded(Options(directory=tmp_path, url="http://127.0.0.1:8774", hosts=2))
+    health = Health(embedded.alive(), embedded.readiness())
+    metrics = embedded.metrics()
+    embedded.start()
+    try:
+        eventually(embedded.hosts_up, "the hosts are up", within_s=60)
+        eventually(lambda: health.readyz()[0] == 200, "it is ready", within_s=60)
+        eventually(lambda: samples(metrics)["consumer_lag_positions deadlines"] == 0, "all is handled", within_s=60)
+        shown, checks = samples(metrics), orjson.loads(health.readyz()[2])["checks"]
+    finally:
+        embedded.stop()
+
+    hosts = [name_of_host(number, 2) for number in (1, 2)]
+    assert set(checks) == {"consumers", "steps", "store", "views", *(f"host {host}" for host in hosts)}
+    for consumer in ("build", "orders", "inbox", "deadlines", "views", *(f"agent-{host}" for host in hosts)):
+        assert (shown[f"consumer_active {consumer}"], shown[f"consumer_failing {consumer}"]) == (1, 0)
+    for consumer in ("build", "orders", "deadlines", "views"):
+        assert shown[f"consumer_lag_seconds {consumer}"] == 0
+    for host in hosts:
+        assert shown[f"agent_orders_waiting {host}"] == 0
 
 
 def test_each_name_is_described_once_and_nothing_is_shown_that_nobody_asked_for(world: World) -> None:

@@ -7,9 +7,20 @@ import sys
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from gateway import settings
-from gateway.settings import SettingsInvalid, load, options, process_options, sample, store_options
+from gateway.settings import (
+    SettingsInvalid,
+    kafka_options,
+    load,
+    options,
+    process_options,
+    sample,
+    store_options,
+    tls_options,
+)
+from tests.support.certificates import certificate_of
 
 
 def written(directory: Path, text: str, name: str = "ledger.conf") -> Path:
@@ -83,6 +94,48 @@ def test_a_store_that_cannot_be_read_is_refused_and_its_password_not_shown(tmp_p
     with pytest.raises(SettingsInvalid, match="the store's URL cannot be read") as refused:
         store_options(load([]), tmp_path, f"postgresql:{url}")
     assert "secret" not in str(refused.value)
+
+
+def test_a_gateways_certificate_is_tried_before_anything_is_started(tmp_path: Path) -> None:
+    certificate, key = certificate_of(tmp_path, "one")
+    _, another = certificate_of(tmp_path, "another")
+    locked, nowhere = tmp_path / "locked.key", tmp_path / "nowhere"
+    locked.write_bytes(with_a_password(key))
+
+    def tried(certificate: Path, key: Path) -> object:
+        return tls_options(load([written(tmp_path, f"[ssl]\ncert_file = {certificate}\nkey_file = {key}\n")]))
+
+    assert tried(certificate, key) is not None
+    for wrong, said in (
+        ((nowhere, key), f"[ssl] {nowhere} cannot be read: No such file"),
+        ((certificate, nowhere), f"[ssl] {nowhere} cannot be read: No such file"),
+        ((certificate, another), "KEY_VALUES_MISMATCH"),
+        ((key, key), f"[ssl] {key} is no certificate"),
+        ((certificate, locked), f"with an open key in {locked}"),
+    ):
+        with pytest.raises(SettingsInvalid) as refused:
+            tried(*wrong)
+        assert said in str(refused.value)
+        assert "\n" not in str(refused.value)
+
+
+def with_a_password(key: Path) -> bytes:
+    read = serialization.load_pem_private_key(key.read_bytes(), None)
+    locked = serialization.BestAvailableEncryption(b"a password")
+    return read.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
+
+
+def test_what_kafka_is_trusted_by_is_tried_too(tmp_path: Path) -> None:
+    certificate, _ = certificate_of(tmp_path, "one")
+    base = "[kafka]\nbootstrap_servers = k:9092\nsecurity_protocol = SSL\n"
+    (tmp_path / "empty").write_text("")
+
+    kafka_options(load([written(tmp_path, f"{base}ssl_cafile = {certificate}\n")]))
+    for name in ("empty", "nowhere"):
+        with pytest.raises(SettingsInvalid, match=f"{name} holds no certificates"):
+            kafka_options(load([written(tmp_path, f"{base}ssl_cafile = {tmp_path / name}\n")]))
+    with pytest.raises(SettingsInvalid, match="is no certificate"):
+        kafka_options(load([written(tmp_path, f"{base}ssl_certfile = {certificate}\n")]))
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commands.event_store import StoreUnavailable
+from commands.log.port import LogUnavailable
 from domain.instance.state import TaskState, VmState
 from tests.support.ledger import Crash, Ledger, require_nothing_leaked
 
@@ -36,6 +37,25 @@ def test_a_host_that_falls_silent_is_down_once_after_its_time(ledger: Ledger) ->
     ledger.pass_time(55)
     assert service_events(ledger) == ["came_up"]
     ledger.pass_time(300)
+    assert service_events(ledger) == ["came_up", "went_down"]
+
+
+def test_while_nobody_can_be_heard_nobody_counts_as_silent(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What carries the beats is away, for longer than a host may be silent: that says nothing about hosts."""
+
+    def away(*_: object) -> int:
+        raise LogUnavailable("it is away")
+
+    ledger.pass_time(10)
+    with monkeypatch.context() as patched:
+        patched.setattr(ledger.log, "end", away)
+        freeze(ledger)  # it cannot beat either
+        ledger.pass_time(300)
+        assert service_events(ledger) == ["came_up"]
+
+    ledger.pass_time(50)
+    assert service_events(ledger) == ["came_up"]  # it has its whole time again
+    ledger.pass_time(60)
     assert service_events(ledger) == ["came_up", "went_down"]
 
 
