@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from commands.log.kafka_options import KafkaOptions
-
 from domain.quota import DEFAULT_LIMITS
 from gateway.roles import Role
 
