@@ -1,8 +1,8 @@
 """The one place with loops: each consumer on a thread of its own, stepped until told to stop.
 
 A consumer that fails is tried again with growing pauses; its position stands meanwhile, and `failing` shows it. While it
-waits for the store or the log that is said once. A reader that meets an event type newer than itself stops there for good.
-What was handled is counted here, between two steps, by a clock that the consumers do without.
+waits for the store or the log each reason is said once. A reader that meets an event type newer than itself stops there for
+good. What was handled is counted here, between two steps, by a clock that the consumers do without.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 POLL_S = 1.0  # a wake-up may be lost; nothing waits longer than this
 LONGEST_PAUSE_S = 5.0
+MOST_SAID = 10  # reasons for one wait
 
 
 class Runner:
@@ -61,7 +62,8 @@ class Runner:
         return _listed(self.ended)
 
     def _run(self, consumer: Consumer) -> None:
-        pause_s, said = 0.05, ""
+        pause_s = 0.05
+        said: set[str] = set()  # of what it waits for
         counting = _Counting(consumer)
         while not self._stopping.is_set():
             try:
@@ -80,9 +82,9 @@ class Runner:
                 else:
                     self.cut_off.pop(consumer.name, None)
                 if isinstance(error, StoreUnavailable | LogUnavailable):
-                    if why != said:
+                    if why not in said and len(said) < MOST_SAID:
                         log.warning("%s waits, and tries again: %s", consumer.name, why)
-                    said = why
+                        said.add(why)
                 else:
                     log.exception("%s failed; it tries again in %.2f s", consumer.name, pause_s)
                 self._stopping.wait(pause_s)
@@ -90,7 +92,8 @@ class Runner:
                 continue
             if said:
                 log.info("%s goes on", consumer.name)
-            pause_s, said = 0.05, ""
+            pause_s = 0.05
+            said.clear()
             self.cut_off.pop(consumer.name, None)
             self.failing.pop(consumer.name, None)
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from tests.benchmarks.clients import SEEN_EVERY_S, SERVERS, Client, wait_until
 from tests.benchmarks.deployments import Running
-from tests.benchmarks.processes import cpu_by_role, memory_mib
+from tests.benchmarks.processes import busy_s, cpu_by_role, memory_mib
 from tests.benchmarks.table import percentiles
 
 CLIENTS = 16
@@ -101,29 +101,35 @@ def _times(running: Running, after: int) -> dict[str, dict[str, float]]:
 
 def many_clients(running: Running, show: Show, count: int) -> None:
     answered: list[float] = []
-    rates = []
-    cpu, own = cpu_by_role(running.processes), time.process_time()
+    took: list[float] = []
 
     def one(client: Client, name: str) -> None:
         began = perf_counter()
         running.cloud.create(client, name)
         answered.append(perf_counter() - began)
 
+    cpu, own, busy = cpu_by_role(running.processes), time.process_time(), busy_s()
     for number in range(ROUNDS):
         began = perf_counter()
         running.cloud.side_by_side(CLIENTS, one, [f"many-{number}-{n}" for n in range(count)])
         running.cloud.settle()
-        rates.append(count / (perf_counter() - began))
+        took.append(perf_counter() - began)
     used = {role: after - cpu[role] for role, after in cpu_by_role(running.processes).items()}
     own = time.process_time() - own
-    spread = f"{statistics.median(rates):.0f} ({min(rates):.0f} to {max(rates):.0f})"
-    show(f"servers/s to ACTIVE, {CLIENTS} clients, {ROUNDS} × {count} servers", spread, "200")
+    others = busy_s() - busy - own - sum(used.values())
+
+    def each(seconds: float) -> str:
+        return f"{seconds / count / ROUNDS * 1000:.1f} ms"
+
+    rate = f"{count / statistics.median(took):.0f} ({count / max(took):.0f} to {count / min(took):.0f})"
+    show(f"servers/s to ACTIVE, {CLIENTS} clients, {ROUNDS} × {count} servers", rate, "200")
     show(f"POST answered, {CLIENTS} clients", percentiles(answered))
-    show("CPU a booted server", f"{sum(used.values()) / count / ROUNDS * 1000:.1f} ms")
+    show("CPU a booted server", each(sum(used.values())))
     if len(used) > 1:
         for role, seconds in used.items():
-            show(f"  {role}", f"{seconds / count / ROUNDS * 1000:.1f} ms")
-    show("  beside it, the clients", f"{own / count / ROUNDS * 1000:.1f} ms")
+            show(f"  {role}", each(seconds))
+    show("  beside it, the clients", each(own))
+    show("  beside it, all else on the machine", f"{max(0.0, others / sum(took)):.1f} cores")
 
 
 def reads(running: Running, show: Show) -> None:

@@ -31,6 +31,12 @@ def cpu_by_role(processes: Processes) -> dict[str, float]:
     return {role: sum(map(cpu_s, pids)) for role, pids in processes.items()}
 
 
+def busy_s() -> float:
+    """Of all processors, since the machine was started; what other machines took of them too (proc(5), /proc/stat)."""
+    user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / TICKS_A_SECOND
+
+
 def memory_mib(pid: int) -> float:
     """What is resident; of a process with children, what is their part of it, since they share pages."""
     family = list(_family(pid))

@@ -174,10 +174,11 @@ def warnings(part: Part) -> list[str]:
 
 
 def complaint(part: Part, reason: str) -> str:
-    """The one line with this reason."""
+    """What it says with this reason, and says once."""
     eventually(lambda: any(reason in line for line in warnings(part)), f"{part.name} says why", within_s=120)
-    (said,) = [line for line in warnings(part) if reason in line]
-    return said
+    said = [line for line in warnings(part) if reason in line]
+    assert len(said) == len(set(said))
+    return said[0]
 
 
 @pytest.mark.parametrize("wrong", ["authority", "password"])

@@ -70,7 +70,7 @@ def test_what_a_consumer_waits_for_is_said_once_and_so_is_its_end(
     monkeypatch.setattr(module, "LONGEST_PAUSE_S", 0.001)
     caplog.set_level(logging.INFO, module.__name__)
     away, another = StoreUnavailable("it is away"), LogUnavailable("nobody answers")
-    consumer = Scripted("a", away, away, away, another, another, True, True)
+    consumer = Scripted("a", away, away, another, another, away, True, True)
     runner = run(consumer)
 
     assert consumer.done.wait(20)
