@@ -29,7 +29,7 @@ check: set-up ## formatting, lint, types, the rules of who imports whom
 	  echo "$$step"; .venv/bin/$$step || failed=1; \
 	done; exit $$failed
 
-bench: set-up ## measure a ledger as its clients see it, and print a table; BENCH_ARGS=
+bench: set-up ## measure both deployments as their clients see them, and print a table; BENCH_ARGS=
 	@$(PYTHON_IN_VENV) -m tests.benchmarks.run $(BENCH_ARGS)
 
 papers: set-up ## write anew the parts of the documents that are made from the code

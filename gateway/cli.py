@@ -111,11 +111,10 @@ def up(
     logs.to_stderr()
     roles = frozenset(role or ())
     try:
-        if not roles:  # what the environment says is for others
-            store = None if store == os.environ.get("COMPUTE_LEDGER_STORE") else store
-            kafka = None if kafka == os.environ.get("COMPUTE_LEDGER_KAFKA") else kafka
         if not roles and (store or kafka or credential or gateway):
-            raise settings.SettingsInvalid("--store, --kafka, --credential and --gateway go with --role")
+            raise settings.SettingsInvalid(
+                "--store, --kafka (or COMPUTE_LEDGER_STORE, _KAFKA), --credential and --gateway go with --role"
+            )
         chosen = settings.load(config_file or [])
         serves = not roles or Role.GATEWAY in roles
         sock = open_socket(listen) if serves else None

@@ -63,6 +63,8 @@ class Embedded:
         self.options = options
         directory = options.directory
         directory.mkdir(mode=DIRECTORIES, parents=True, exist_ok=True)
+        if (directory / "views").is_dir():
+            raise DirectoryInUse(f"{directory} is of a distributed ledger: say which roles to play there, with --role")
         self._lock = lock(directory)
         self.identity = StandaloneIdentity(
             directory, auth_url=f"{options.url}/identity/v3", token_lifetime_s=options.token_lifetime_s

@@ -60,8 +60,12 @@ class RefusedOrder:
 
 
 def refuses(order: Order, entry: Entry, epoch: int) -> RefusedOrder | None:
-    """Why an order is not taken: it is of an older host session, older than one already taken, or of a residency that
-    has ended."""
+    """Why an order is not taken: it is of an older host session, older than one already taken, of a residency that has
+    ended; or of a newer session, which another agent has opened in this one's place."""
+    if order.epoch > epoch:
+        return RefusedOrder(
+            "replaced", f"epoch {order.epoch} is of a session that another agent has opened for this host"
+        )
     if order.epoch < max(epoch, entry.epoch):
         return RefusedOrder("epoch", f"epoch {order.epoch} is older than {max(epoch, entry.epoch)}")
     if entry.ended is not None and order.generation <= entry.generation:

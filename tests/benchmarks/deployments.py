@@ -76,7 +76,5 @@ def _by_role(ledger: RegionLedger) -> Processes:
     found: dict[str, list[int]] = {}
     for part in ledger.region.parts.values():
         found.setdefault(part.arguments[part.arguments.index("--role") + 1], []).append(part.pid)
-    for pid in children_of(os.getpid()):
-        if (beside := BESIDE.get(name_of(pid))) is not None:
-            found.setdefault(beside, []).append(pid)
-    return found
+    started = {name_of(pid): pid for pid in children_of(os.getpid())}
+    return found | {role: [started[name]] for name, role in BESIDE.items() if name in started}

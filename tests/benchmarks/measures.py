@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from tests.benchmarks.clients import SEEN_EVERY_S, SERVERS, Client, wait_until
 from tests.benchmarks.deployments import Running
-from tests.benchmarks.processes import busy_s, cpu_by_role, memory_mib
+from tests.benchmarks.processes import busy_s, cpu_by_role, memory_mib, yardstick_s
 from tests.benchmarks.table import percentiles
 
 CLIENTS = 16
@@ -21,6 +21,7 @@ ROUNDS = 3
 ALONE = 100
 NOT_COUNTED = 10
 SHOWN = 1000
+REST_S = 5.0
 DELETED = 200
 ACTIONS: tuple[Mapping[str, Any], ...] = ({"os-stop": None}, {"os-start": None}, {"reboot": {"type": "HARD"}})
 
@@ -40,12 +41,22 @@ def memory(running: Running, show: Show) -> None:
     show("memory when ready", f"{sum(map(sum, mib.values())):,.0f} MiB")
     if len(mib) > 1:
         for role, each in mib.items():
-            show(f"  {role}, each", " + ".join(f"{one:.0f}" for one in each) + " MiB")
+            show(
+                f"  memory of {role}{', each' if len(each) > 1 else ''}",
+                " + ".join(f"{one:.0f}" for one in each) + " MiB",
+            )
 
 
 def memory_at_the_end(running: Running, show: Show) -> None:
     mib = sum(memory_mib(pid) for pids in running.processes.values() for pid in pids)
     show("memory at the end", f"{mib:,.0f} MiB")
+
+
+def at_rest(running: Running, show: Show) -> None:
+    before = sum(cpu_by_role(running.processes).values())
+    time.sleep(REST_S)
+    used = (sum(cpu_by_role(running.processes).values()) - before) / REST_S
+    show("CPU at rest", f"{used:.2f} cores")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +73,11 @@ def one_at_a_time(running: Running, show: Show) -> None:
     """The first few are not counted: connections open, caches fill."""
     after = running.ledger.position()
     clients = [running.cloud.client(number) for number in range(running.cloud.gateways)]
+    cpu = sum(cpu_by_role(running.processes).values())
     boots = [_boot(running, clients[n % len(clients)], f"alone-{n}") for n in range(NOT_COUNTED + ALONE)][NOT_COUNTED:]
     show("POST answered, one at a time", percentiles([boot.answered - boot.asked for boot in boots]))
     show("POST to ACTIVE, one at a time", percentiles([boot.active - boot.asked for boot in boots]), "50 ms")
+    used = sum(cpu_by_role(running.processes).values()) - cpu
     hops: dict[str, list[float]] = {}
     recorded = _times(running, after)
     for boot in boots:
@@ -78,6 +91,7 @@ def one_at_a_time(running: Running, show: Show) -> None:
         hops.setdefault("spawned to seen by GET", []).append(boot.active - spawned)
     for hop, took in hops.items():
         show(f"  {hop}", percentiles(took))
+    show("CPU a server, one at a time", f"{used / (NOT_COUNTED + ALONE) * 1000:.1f} ms")
 
 
 def _boot(running: Running, client: Client, name: str) -> Boot:
@@ -108,6 +122,7 @@ def many_clients(running: Running, show: Show, count: int) -> None:
         running.cloud.create(client, name)
         answered.append(perf_counter() - began)
 
+    yardstick = yardstick_s()
     cpu, own, busy = cpu_by_role(running.processes), time.process_time(), busy_s()
     for number in range(ROUNDS):
         began = perf_counter()
@@ -117,6 +132,7 @@ def many_clients(running: Running, show: Show, count: int) -> None:
     used = {role: after - cpu[role] for role, after in cpu_by_role(running.processes).items()}
     own = time.process_time() - own
     others = busy_s() - busy - own - sum(used.values())
+    yardstick = (yardstick + yardstick_s()) / 2
 
     def each(seconds: float) -> str:
         return f"{seconds / count / ROUNDS * 1000:.1f} ms"
@@ -124,12 +140,13 @@ def many_clients(running: Running, show: Show, count: int) -> None:
     rate = f"{count / statistics.median(took):.0f} ({count / max(took):.0f} to {count / min(took):.0f})"
     show(f"servers/s to ACTIVE, {CLIENTS} clients, {ROUNDS} × {count} servers", rate, "200")
     show(f"POST answered, {CLIENTS} clients", percentiles(answered))
-    show("CPU a booted server", each(sum(used.values())))
+    show(f"CPU a server, {CLIENTS} clients", each(sum(used.values())))
     if len(used) > 1:
         for role, seconds in used.items():
-            show(f"  {role}", each(seconds))
+            show(f"  CPU of {role}", each(seconds))
     show("  beside it, the clients", each(own))
     show("  beside it, all else on the machine", f"{max(0.0, others / sum(took)):.1f} cores")
+    show("  beside it, a fixed piece of work", f"{yardstick * 1000:.0f} ms")
 
 
 def reads(running: Running, show: Show) -> None:

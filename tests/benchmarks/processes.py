@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +14,14 @@ from tests.support.ledger_process import children_of
 
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 GONE = (FileNotFoundError, ProcessLookupError)
+
+FIXED_WORK = """\
+import time
+things = {}
+for number in range(300_000):
+    things[number % 1000] = (number, str(number))
+print(time.process_time())
+"""
 
 Processes = Mapping[str, Sequence[int]]  # by role
 
@@ -35,6 +45,14 @@ def busy_s() -> float:
     """Of all processors, since the machine was started; what other machines took of them too (proc(5), /proc/stat)."""
     user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
     return (user + nice + system + irq + softirq + steal) / TICKS_A_SECOND
+
+
+def yardstick_s() -> float:
+    """How long a fixed piece of work takes on every core at once: shared machines are not always as fast."""
+    command = [sys.executable, "-S", "-c", FIXED_WORK]
+    cores = os.sched_getaffinity(0)
+    workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in cores]
+    return sum(float(worker.communicate()[0]) for worker in workers) / len(cores)
 
 
 def memory_mib(pid: int) -> float:

@@ -40,6 +40,7 @@ def main() -> None:
         with DEPLOYMENTS[deployment](driver) as running:
             measures.start(running, show)
             measures.memory(running, show)
+            measures.at_rest(running, show)
             measures.one_at_a_time(running, show)
             measures.many_clients(running, show, chosen.servers)
             measures.reads(running, show)

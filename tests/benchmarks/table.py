@@ -23,6 +23,8 @@ class Table:
 
     def add(self, column: str, row: str, value: str, aim: str = "") -> None:
         """A row that only one column has stands where it came up there. Each is told at once, for who waits."""
+        if (row, column) in self._cells:
+            raise ValueError(f"{row} was told already")
         if row not in self._rows:
             self._rows.insert(self._place.get(column, -1) + 1, row)
         self._place[column] = self._rows.index(row)

@@ -56,6 +56,13 @@ def test_a_row_of_one_column_stands_where_it_came_up() -> None:
     ]
 
 
+def test_nothing_is_told_twice() -> None:
+    table = Table("title", ["one"])
+    table.add("one", "first", "1")
+    with pytest.raises(ValueError, match="told already"):
+        table.add("one", "first", "2")
+
+
 def test_percentiles_are_of_all_that_was_measured() -> None:
     assert percentiles([number / 1000 for number in range(1, 101)]) == "50.5 / 100.0 ms"
 
