@@ -50,8 +50,32 @@ class DriverName(StrEnum):
     LIBVIRT = "libvirt"
 
 
+def one_of(names: type[StrEnum]) -> dict[str, Any]:
+    """What typer is told of an option that takes one of these: what it says by itself of others is not for operators."""
+
+    def parse(given: str) -> StrEnum:
+        if given not in list(names):
+            raise typer.BadParameter(f"{given!r} is not one of {', '.join(names)}")
+        return names(given)
+
+    return {"parser": parse, "metavar": "|".join(names)}
+
+
+def number(least: int, most: int | None = None) -> dict[str, Any]:
+    """Likewise, of one that takes a whole number."""
+    words = f"of {least} or more" if most is None else f"from {least} to {most}"
+
+    def parse(given: object) -> int:
+        text = str(given)
+        if not (text.isascii() and text.isdecimal()) or int(text) < least or (most is not None and int(text) > most):
+            raise typer.BadParameter(f"{text!r} is not a whole number {words}")
+        return int(text)
+
+    return {"parser": parse, "metavar": "N"}
+
+
 def fail(message: str, code: int = 1) -> NoReturn:
-    typer.echo(f"compute-ledger: {message}", err=True)
+    typer.echo(f"compute-ledger: {' '.join(message.split())}", err=True)
     raise typer.Exit(code)
 
 
@@ -60,6 +84,8 @@ def fail_if_refused(error: Exception) -> None:
     from domain.errors import DomainError
     from gateway.refusals import REFUSALS  # what it names takes a while to import
 
+    if isinstance(error, OSError) and error.strerror:
+        fail(": ".join(filter(None, (error.filename and str(error.filename), error.strerror))))
     if isinstance(error, REFUSALS):
         fail(str(error))
     if isinstance(error, DomainError):
@@ -72,15 +98,19 @@ def up(
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Port 0 takes a free one.")] = "127.0.0.1:8774",
     driver: Annotated[
         DriverName,
-        typer.Option(help="fake: a simulated hypervisor; test: libvirt's own; libvirt: real guests in QEMU."),
+        typer.Option(
+            **one_of(DriverName),
+            help="fake: a simulated hypervisor; test: libvirt's own; libvirt: real guests in QEMU.",
+        ),
     ] = DriverName.FAKE,
-    hosts: Annotated[int, typer.Option(min=1, max=64, help="How many hosts an embedded ledger runs.")] = 1,
+    hosts: Annotated[int, typer.Option(**number(1, 64), help="How many hosts an embedded ledger runs.")] = 1,
     libvirt_uri: Annotated[
         str | None, typer.Option(metavar="URI", help="Default: qemu:///system, or test:///default.")
     ] = None,
     config_file: ConfigFile = None,
     role: Annotated[
-        list[Role] | None, typer.Option(help="A role of a distributed ledger; repeatable. None: all in one process.")
+        list[Role] | None,
+        typer.Option(**one_of(Role), help="A role of a distributed ledger; repeatable. None: all in one process."),
     ] = None,
     store: Store = None,
     kafka: Annotated[
@@ -104,7 +134,8 @@ def up(
     this deployment always get a config drive.
     """
     from gateway import logs, settings
-    from gateway.listening import CannotListen, url_of
+    from gateway.given import wrong_with_directory
+    from gateway.listening import CannotListen, address_of, url_of
     from gateway.listening import listen as open_socket
     from gateway.up import serve, serve_roles
 
@@ -116,13 +147,16 @@ def up(
                 "--store, --kafka (or COMPUTE_LEDGER_STORE, _KAFKA), --credential and --gateway go with --role"
             )
         chosen = settings.load(config_file or [])
+        settings.refuse(f"--data {data}", wrong_with_directory(data))
+        operators = metrics or chosen.metrics.listen
+        if operators:
+            address_of(operators)
         serves = not roles or Role.GATEWAY in roles
         sock = open_socket(listen) if serves else None
         url = "" if sock is None else url_of(sock, "http" if settings.tls_options(chosen) is None else "https")
         options = settings.process_options(
             chosen, directory=data, url=url, driver=driver.value, hosts=hosts, libvirt_uri=libvirt_uri
         )
-        operators = metrics or chosen.metrics.listen
         if not roles:
             assert sock is not None
             serve(options, sock, operators)
@@ -142,9 +176,9 @@ def up(
 def events(
     data: Data = DATA,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is recorded from now on.")] = False,
-    after: Annotated[int, typer.Option(min=0, help="Only events after this position.")] = 0,
+    after: Annotated[int, typer.Option(**number(0), help="Only events after this position.")] = 0,
     instance: Annotated[str | None, typer.Option(metavar="ID", help="Only this server's.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many (without --follow).")] = 1000,
+    limit: Annotated[int, typer.Option(**number(1), help="At most so many (without --follow).")] = 1000,
     store: Store = None,
     config_file: ConfigFile = None,
 ) -> None:
@@ -224,7 +258,7 @@ def host_enroll(
     """Give a host a key, and print the file to put on it. A host that has one gets another; the old one is refused then."""
     from gateway import enrollment
 
-    with refusing(data, store, config_file, with_writer=True) as storage:
+    with refusing(data, store, config_file, of_hosts=True, with_writer=True) as storage:
         typer.echo(enrollment.enroll(storage, name))
 
 
@@ -238,25 +272,31 @@ def host_revoke(
     """Refuse a host's key from now on: its reports, its heartbeats, and what it asks for."""
     from gateway import enrollment
 
-    with refusing(data, store, config_file, with_writer=True) as storage:
+    with refusing(data, store, config_file, of_hosts=True, with_writer=True) as storage:
         enrollment.revoke(storage, name)
 
 
 @host.command("list")
 def host_list(data: Data = DATA, store: Store = None, config_file: ConfigFile = None) -> None:
-    """List the hosts that have a key."""
+    """List the hosts that have or had a key, a line of JSON each."""
     from gateway import enrollment
 
-    with refusing(data, store, config_file) as storage:
+    with refusing(data, store, config_file, of_hosts=True) as storage:
         for line in enrollment.listing(storage):
             typer.echo(line)
 
 
 @contextmanager
 def refusing(
-    data: Path, store: str | None = None, config_file: list[Path] | None = None, *, with_writer: bool = False
+    data: Path,
+    store: str | None = None,
+    config_file: list[Path] | None = None,
+    *,
+    of_hosts: bool = False,
+    with_writer: bool = False,
 ) -> Iterator[Storage[Any]]:
-    """The ledger under a directory, or in PostgreSQL, with one line instead of a traceback when it cannot be used."""
+    """The ledger under a directory, or in PostgreSQL, with one line instead of a traceback when it cannot be used; for what
+    is `of_hosts` on other machines it has to be in PostgreSQL."""
     from commands.assembly import open_shared_storage, open_storage
     from gateway import settings
 
@@ -267,10 +307,11 @@ def refusing(
             storage: Storage[Any] = open_shared_storage(
                 options.url, options.vault_key_file, "compute-ledger command", with_writer=with_writer
             )
-        elif with_writer:
-            fail("only a distributed ledger has hosts on other machines: --store postgresql://…", 2)
+        elif of_hosts:
+            there_is_none = f"there is no store: {settings.STORE_IS_GIVEN}"
+            fail(f"only a distributed ledger has hosts on other machines, and {there_is_none}", 2)
         elif not (data / "ledger.db").exists():
-            fail(f"there is no ledger in {data}; `compute-ledger up` makes one")
+            fail(f"there is no ledger in {data}; where a distributed one is, say with {settings.STORE_IS_GIVEN}")
         else:
             storage = open_storage(data, with_writer=False)
         try:

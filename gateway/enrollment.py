@@ -7,6 +7,7 @@ already is enrolled as what it is, so that one which runs can be given a key.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -24,9 +25,11 @@ from commands.records import Records
 from commands.snapshots import Snapshots
 from commands.vault import Vault
 from domain.errors import DomainError, HostNotEnrolled
-from domain.identifiers import HostName, NodeId, RequestId
+from domain.identifiers import HostName, NodeId, RequestId, service_stream
 from domain.recorded import Cause
 from hostagent.host_key import HostCredential
+
+TURNS = ("service.came_up", "service.went_down")
 
 
 class Ledger(Protocol):
@@ -85,8 +88,17 @@ def listing(ledger: Ledger) -> Iterator[str]:
                 "service_id": known.service_id,
                 "key": "revoked" if known.key.revoked else "enrolled",
                 "state": "never seen" if service is None else "up" if service.up else "down",
+                "since": None if service is None else _turned(ledger, known),
+                "epoch": known.epoch,
             }
             yield orjson.dumps(line).decode()
+
+
+def _turned(ledger: Ledger, known: KnownHost) -> datetime | None:
+    """When the host last came up, or went down."""
+    records = ledger.store.read_stream(service_stream(known.service_id))
+    turns = (record for record in reversed(records) if record.wire_name in TURNS)
+    return next((ledger.records.time_of(record) for record in turns), None)
 
 
 def _find(ledger: Ledger, host: HostName) -> KnownHost | None:

@@ -15,7 +15,7 @@ def address_of(text: str) -> tuple[str, int]:
     """
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
-        raise CannotListen(f"{text!r} is not HOST:PORT")
+        raise CannotListen(f"cannot listen on {text}: it is not HOST:PORT")
     return host.strip("[]"), int(port)
 
 
@@ -31,9 +31,10 @@ def listen(text: str) -> socket.socket:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host, port))
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # UnicodeError: no name of a host
         sock.close()
-        raise CannotListen(f"cannot listen on {text}: {error.strerror or error}") from None
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise CannotListen(f"cannot listen on {text}: {reason or 'there is no such address'}") from None
     sock.listen(512)
     return sock
 

@@ -13,7 +13,7 @@ from gateway.roles import Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    url: str  # postgresql://…
+    url: str = field(repr=False)  # postgresql://…, perhaps with a password
     vault_key_file: Path
 
 

@@ -1,7 +1,7 @@
-"""Settings: oslo.config files, with the section and option names of Nova (and Keystone) where the meaning is the same.
+"""Settings: files of oslo.config, and what the command line says, made into what a process is built from.
 
 A file that names an option or section which does not exist is refused: a misspelt setting would otherwise do nothing.
-oslo.config is imported when settings are first read.
+Which there are: `settings_table.py`. oslo.config is imported when settings are first read.
 """
 
 from __future__ import annotations
@@ -13,151 +13,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gateway.settings_table import DEFAULT, OptionTable, options
+
 if TYPE_CHECKING:
     from commands.log.kafka_options import KafkaOptions
     from gateway.options import Options, RoleOptions, StoreOptions, TlsOptions
     from gateway.roles import Role
 
 Settings = Any  # oslo.config's ConfigOpts: `settings.api.max_limit`, `settings.shutdown_timeout`
-OptionTable = dict[str, list[Any]]  # by section
-
-DEFAULT = "DEFAULT"
+STORE_IS_GIVEN = "--store postgresql://…, COMPUTE_LEDGER_STORE, or [database] connection in a --config-file"
+KAFKA_IS_GIVEN = "--kafka HOST:PORT, COMPUTE_LEDGER_KAFKA, or [kafka] bootstrap_servers in a --config-file"
 
 
 class SettingsInvalid(Exception):
     """One line that names the file, the section and the option."""
-
-
-def options() -> OptionTable:
-    """Every option there is."""
-    from oslo_config import cfg
-
-    def number(name: str, default: int, **more: Any) -> Any:
-        return cfg.IntOpt(name, default=default, **more)
-
-    def real(name: str, default: float, **more: Any) -> Any:
-        return cfg.FloatOpt(name, default=default, **more)
-
-    def flag(name: str, default: bool, **more: Any) -> Any:
-        return cfg.BoolOpt(name, default=default, **more)
-
-    def text(name: str, default: str | None, **more: Any) -> Any:
-        return cfg.StrOpt(name, default=default, **more)
-
-    return {
-        DEFAULT: [
-            real("cpu_allocation_ratio", 4.0, min=0.01, help="How many vCPUs a host may give away for each it has."),
-            real("ram_allocation_ratio", 1.0, min=0.01, help="The same for memory."),
-            real("disk_allocation_ratio", 1.0, min=0.01, help="The same for disk."),
-            number("reserved_host_cpus", 0, min=0, help="vCPUs of each host that are not for guests."),
-            number("reserved_host_memory_mb", 512, min=0, help="MiB of memory of each host that are not for guests."),
-            number("reserved_host_disk_mb", 0, min=0, help="MiB of disk of each host that are not for guests."),
-            text("default_availability_zone", "nova", help="The zone of hosts that are in no other."),
-            text("default_schedule_zone", None, help="The zone of servers that ask for none; unset: any."),
-            number("service_down_time", 60, min=1, help="Seconds without a sign of a host until it counts as down."),
-            number("shutdown_timeout", 60, min=0, help="Seconds a guest has to shut down before its power is cut."),
-            flag("force_config_drive", True, help="Give every server a config drive, asked for or not."),
-            text("my_ip", "127.0.0.1", help="The address of an agent's host, as operators are shown it."),
-        ],
-        "api": [
-            number("max_limit", 1000, min=1, help="The most items of one answer to a list."),
-        ],
-        "oslo_middleware": [
-            number(
-                "max_request_body_size",
-                114_688,
-                min=1024,
-                deprecated_opts=[cfg.DeprecatedOpt("osapi_max_request_body_size", group=DEFAULT)],
-                help="The most bytes of a request's body.",
-            ),
-            flag(
-                "enable_proxy_headers_parsing",
-                False,
-                help="Build links from X-Forwarded-Proto and -Host; a proxy in front must set or drop these.",
-            ),
-        ],
-        "quota": [
-            number(name, default, min=-1, help=f"{words} of a project that has no quota of its own; -1: no limit.")
-            for name, default, words in (
-                ("instances", 10, "Servers"),
-                ("cores", 20, "vCPUs"),
-                ("ram", 51_200, "MiB of memory"),
-                ("metadata_items", 128, "Metadata items of each server"),
-                ("injected_files", 5, "Injected files of each server"),
-                ("injected_file_content_bytes", 10_240, "Bytes of each injected file"),
-                ("injected_file_path_length", 255, "Bytes of each injected file's path"),
-                ("key_pairs", 100, "Key pairs of each user"),
-                ("server_groups", 10, "Server groups"),
-                ("server_group_members", 10, "Servers of each server group"),
-            )
-        ],
-        "libvirt": [
-            text("connection_uri", None, help="libvirt's URI; unset: qemu:///system, or test:///default."),
-            text("virt_type", "auto", choices=["auto", "kvm", "qemu"], help="auto: kvm where the host has it."),
-        ],
-        "fake": [
-            number("vcpus", 64, min=1, help="vCPUs of each simulated host."),
-            number("memory_mib", 262_144, min=1, help="MiB of memory of each simulated host."),
-            number("disk_gib", 4096, min=1, help="GiB of disk of each simulated host."),
-        ],
-        "image_cache": [
-            number("max_gib", 100, min=1, help="GiB of images that each host keeps for the next server."),
-        ],
-        "standalone": [
-            text("network_name", "private", help="The name of the one network."),
-            text("network_bridge", None, help="The bridge that guests are plugged into; unset: QEMU's user network."),
-            number("max_image_gib", 1024, min=1, help="GiB of the largest image that can be uploaded."),
-        ],
-        "token": [
-            number("expiration", 3600, min=60, help="Seconds that a token of the standalone identity service lives."),
-        ],
-        "ssl": [
-            text("cert_file", None, help="The gateway's certificate, with its chain; set: HTTPS only."),
-            text("key_file", None, help="The private key of that certificate."),
-        ],
-        "metrics": [
-            text("listen", None, help="HOST:PORT of /metrics, /healthz and /readyz; unset: no such address."),
-        ],
-        "database": [
-            text("connection", None, secret=True, help="postgresql://…, with libpq's parameters; of roles only."),
-        ],
-        "vault": [
-            text("key_file", None, help="The master key, the same for all roles; unset: DIR/vault.key."),
-        ],
-        "kafka": [
-            text("bootstrap_servers", None, help="HOST:PORT of Kafka's brokers, with commas; of roles only."),
-            text(
-                "security_protocol",
-                "PLAINTEXT",
-                choices=["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"],
-                help="How brokers are spoken to.",
-            ),
-            text("ssl_cafile", None, help="Who must have signed the brokers' certificates; unset: the system's."),
-            text("ssl_certfile", None, help="This process's certificate, where brokers ask for one."),
-            text("ssl_keyfile", None, help="The private key of that certificate."),
-            text(
-                "sasl_mechanism",
-                "SCRAM-SHA-512",
-                choices=["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"],
-                help="How this process logs in, with a protocol of SASL.",
-            ),
-            text("sasl_username", None, help="As whom."),
-            text("sasl_password", None, secret=True, help="With which password."),
-            number("replication_factor", 1, min=1, help="Copies of each partition of a topic that is made."),
-            number("min_insync_replicas", 1, min=1, help="Copies that must have a message before it counts as sent."),
-            number("event_partitions", 6, min=1, help="Partitions of `instances` and of `allocations`, when made."),
-        ],
-        "agent": [
-            text("credential", None, help="The file that `compute-ledger host enroll` printed for this host."),
-            text("gateways", None, help="Where payloads and images are fetched: URLs with commas, tried in turn."),
-            text("ca_file", None, help="Who must have signed the gateways' certificates; unset: the system's."),
-        ],
-        "roles": [
-            flag(
-                "stand_by", True, help="Leave it to one process to be active; false: be active beside it, for drills."
-            ),
-        ],
-    }
 
 
 def load(files: Sequence[Path]) -> Settings:
@@ -192,8 +61,12 @@ def process_options(
     Raises:
         SettingsInvalid
     """
+    from gateway.given import wrong_with_libvirt
     from gateway.options import Options
 
+    uri = libvirt_uri or settings.libvirt.connection_uri
+    if uri is not None:
+        refuse(f"{'--libvirt-uri' if libvirt_uri else '[libvirt] connection_uri'} {uri}", wrong_with_libvirt(uri))
     quota = {opt.dest: getattr(settings.quota, opt.dest) for opt in options()["quota"]}
     quota["injected_file_path_bytes"] = quota.pop("injected_file_path_length")
     return Options(
@@ -201,7 +74,7 @@ def process_options(
         url=url,
         driver=driver,
         hosts=hosts,
-        libvirt_uri=libvirt_uri or settings.libvirt.connection_uri,
+        libvirt_uri=uri,
         virt_type=settings.libvirt.virt_type,
         bridge=settings.standalone.network_bridge,
         network_name=settings.standalone.network_name,
@@ -260,16 +133,24 @@ def role_options(
     Raises:
         SettingsInvalid: something that these roles need is not set.
     """
+    from gateway.given import wrong_with_gateway, wrong_with_ip
     from gateway.options import AgentOptions, RoleOptions
     from gateway.roles import Role
+    from gateway.tls_files import refuse_no_authority
 
     agent = None
     if Role.AGENT in roles:
         file = credential or settings.agent.credential
-        urls = tuple(gateways) or tuple(filter(None, (settings.agent.gateways or "").split(",")))
+        listed = (url.strip() for url in (settings.agent.gateways or "").split(","))
+        urls = tuple(gateways) or tuple(filter(None, listed))
         if file is None or not urls:
             raise SettingsInvalid("the role agent needs --credential FILE and --gateway URL, or [agent] in a file")
+        for url in urls:
+            refuse(f"{'--gateway' if gateways else '[agent] gateways'} {url}", wrong_with_gateway(url))
         ca_file = settings.agent.ca_file
+        if ca_file is not None:
+            refuse_no_authority("agent", ca_file)
+        refuse(f"[DEFAULT] my_ip {settings.my_ip}", wrong_with_ip(settings.my_ip))
         agent = AgentOptions(
             credential=Path(file),
             gateways=urls,
@@ -291,31 +172,14 @@ def store_options(settings: Settings, directory: Path, url: str | None = None) -
     """Raises:
     SettingsInvalid: there is no URL, or it is none of PostgreSQL's.
     """
+    from gateway.given import wrong_with_store
     from gateway.options import StoreOptions
 
     url = url or settings.database.connection
     if url is None:
-        raise SettingsInvalid("there is no store: --store postgresql://…, or [database] connection in a file")
-    if not url.startswith(("postgresql://", "postgres://")):
-        raise SettingsInvalid("the store is not a URL of PostgreSQL: postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
-    _refuse_unreadable(url)
+        raise SettingsInvalid(f"there is no store: {STORE_IS_GIVEN}")
+    refuse("the store's URL", wrong_with_store(url))
     return StoreOptions(url=url, vault_key_file=Path(settings.vault.key_file or directory / "vault.key"))
-
-
-def _refuse_unreadable(url: str) -> None:
-    """Raises:
-    SettingsInvalid: libpq cannot read it; what it says of that may hold the password.
-    """
-    from psycopg import ProgrammingError
-    from psycopg.conninfo import conninfo_to_dict
-
-    try:
-        conninfo_to_dict(url)
-    except ProgrammingError:
-        raise SettingsInvalid(
-            "the store's URL cannot be read: in its password some characters must be written as %XX (a % as %25), and what "
-            "follows a ? are libpq's parameters"
-        ) from None
 
 
 def kafka_options(settings: Settings, bootstrap: str | None = None) -> KafkaOptions:
@@ -328,7 +192,7 @@ def kafka_options(settings: Settings, bootstrap: str | None = None) -> KafkaOpti
     kafka = settings.kafka
     bootstrap = bootstrap or kafka.bootstrap_servers
     if bootstrap is None:
-        raise SettingsInvalid("there is no Kafka: --kafka HOST:PORT, or [kafka] bootstrap_servers in a file")
+        raise SettingsInvalid(f"there is no Kafka: {KAFKA_IS_GIVEN}")
     sasl = kafka.security_protocol.startswith("SASL")
     if sasl and not (kafka.sasl_username and kafka.sasl_password):
         raise SettingsInvalid(f"[kafka] {kafka.security_protocol} needs sasl_username and sasl_password")
@@ -360,6 +224,14 @@ def sample() -> str:
         for opt in opts:
             lines += ["", *_described(opt), f"#{opt.name} = {_written(opt.default)}"]
     return "\n".join(lines) + "\n"
+
+
+def refuse(what: str, wrong: str | None) -> None:
+    """Raises:
+    SettingsInvalid
+    """
+    if wrong is not None:
+        raise SettingsInvalid(f"{what} {wrong}")
 
 
 def _refuse_unknown(file: Path, known: OptionTable) -> None:
@@ -395,6 +267,8 @@ def _refuse_bad_value(group: Any, section: str, name: str, files: Sequence[Path]
         reason = None if not isinstance(value, float) or math.isfinite(value) else "not a finite number"
     except ValueError as error:  # oslo.config's ConfigFileValueError is one
         reason = str(error).partition("is not valid: ")[2] or str(error)
+        if reason.startswith(("invalid literal", "could not convert")):
+            reason = "not a number"
     except cfg.Error:  # its message may hold a part of a password
         reason = "what follows a $ is taken for the name of an option; the character itself is written $$"
     if reason is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import orjson
 import pytest
 
@@ -70,6 +72,23 @@ def test_hosts_with_keys_are_listed(two_hosts: Ledger) -> None:
         ("delta", "revoked", "never seen"),
         ("gamma", "enrolled", "never seen"),
     ]
+
+
+def test_of_a_host_it_is_told_since_when_it_is_up_or_down(ledger: Ledger) -> None:
+    enroll(ledger, "alpha")
+
+    def told() -> tuple[str, datetime, int]:
+        (line,) = (orjson.loads(line) for line in enrollment.listing(ledger.storage))
+        return line["state"], datetime.fromisoformat(line["since"]), line["epoch"]
+
+    def recorded(wire_name: str) -> datetime:
+        return [event.time for event in ledger.log.events(0, 10_000) if event.type == wire_name][-1]
+
+    assert told() == ("up", recorded("service.came_up"), 1)
+    ledger.hosts["alpha"].paused = True
+    ledger.pass_time(120)
+    assert told() == ("down", recorded("service.went_down"), 1)
+    assert recorded("service.went_down") > recorded("service.came_up")
 
 
 @pytest.mark.parametrize("name", ["alpha", "nobody"])

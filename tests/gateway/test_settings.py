@@ -14,12 +14,12 @@ from gateway.settings import (
     SettingsInvalid,
     kafka_options,
     load,
-    options,
     process_options,
     sample,
     store_options,
     tls_options,
 )
+from gateway.settings_table import options
 from tests.support.certificates import certificate_of
 
 
@@ -58,7 +58,7 @@ def test_an_older_name_is_still_understood(tmp_path: Path) -> None:
         ("[api]\ncores = 2\n", "[api] has no option cores"),
         ("[qouta]\ncores = 2\n", "there is no section [qouta] (perhaps [quota])"),
         ("[neutron]\n", "there is no section [neutron]"),
-        ("[api]\nmax_limit = many\n", "[api] max_limit: invalid literal"),
+        ("[api]\nmax_limit = many\n", "[api] max_limit: not a number"),
         ("[api]\nmax_limit = 0\n", "[api] max_limit: Should be greater than or equal to 1"),
         ("[quota]\ncores = -2\n", "[quota] cores: Should be greater than or equal to -1"),
         ("[DEFAULT]\ncpu_allocation_ratio = nan\n", "[DEFAULT] cpu_allocation_ratio: not a finite number"),

@@ -21,7 +21,7 @@ from gateway.embedded import Embedded
 from gateway.faces import handlers
 from gateway.operations import Operation, operations_and_rules
 from gateway.options import Options
-from gateway.settings import DEFAULT, options
+from gateway.settings_table import DEFAULT, options
 from gateway.surface import Surface
 from tests.papers.asyncapi import A_HOST, TOPICS
 

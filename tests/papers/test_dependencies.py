@@ -25,7 +25,7 @@ EXTRA_OF = {  # where what an extra brings may be imported
     "commands/election.py": "distributed",
     "commands/log/kafka_": "distributed",
     "commands/log/relay.py": "distributed",
-    "gateway/settings.py": "distributed",
+    "gateway/given.py": "distributed",
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from gateway.embedded import Embedded
 from gateway.options import Options
-from gateway.settings import options
+from gateway.settings_table import options
 from tests.papers.generated import counted, looked_at
 from tests.papers.repository import ROOT, documents, files
 from tests.support.region import RegionLedger
