@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from commands import metrics
-from commands.command import Accepted, Ask, Outcome, Unit, UnitResult, streams_named
+from commands.command import Accepted, Ask, Move, Outcome, Unit, UnitResult, streams_named
 from commands.event_store import EventStore, StoreUnavailable, Transaction
 from commands.records import Records
 from commands.snapshots import Snapshots
@@ -138,10 +138,9 @@ class Appender:
                 decided = True
         except StoreUnavailable:
             metrics.FLUSHES_UNAVAILABLE.inc()
-            self._forget()
-            if not decided:  # COMMIT was never sent
+            if not decided or not self._was_recorded(flush):  # else only the answer to COMMIT was lost
+                self._forget()
                 raise
-            return self._settle(units)
         except BaseException:
             self._forget()
             raise
@@ -159,24 +158,16 @@ class Appender:
         self._position = -1
         self._vault.forget_keys()
 
-    def _settle(self, units: Sequence[Unit]) -> list[UnitResult]:
-        """COMMIT may or may not have happened: once the lock is free it has, or never will; then the store can tell."""
-        with self._store.transaction() as transaction:
-            done = transaction.commands_done([ask.cause.command_id for unit in units for ask in unit.asks])
-            head = transaction.head()
-        results = []
-        for unit in units:
-            outcomes: list[Outcome] = []
-            for ask in unit.asks:
-                position = done.get(ask.cause.command_id)
-                if position is None:
-                    raise StoreUnavailable("the store did not record the command")
-                outcomes.append(Accepted(position=position, repeated=True))
-            moved = unit.move is not None and self._store.position(unit.move.consumer) >= unit.move.new
-            if unit.move is not None and not moved:
-                raise StoreUnavailable("the store did not record the step")
-            results.append(UnitResult(outcomes=tuple(outcomes), moved=moved, head=head))
-        return results
+    def _was_recorded(self, flush: _Flush) -> bool:
+        """COMMIT may or may not have happened: once the lock is free it has, or never will; then the store can tell. Of a
+        flush that had nothing to record every answer holds."""
+        try:
+            with self._store.transaction() as transaction:
+                if flush.done:  # as it was done here: another process may have done the same meanwhile
+                    return transaction.commands_done(list(flush.done)) == flush.done
+                return all(self._store.position(move.consumer) >= move.new for move in flush.moves)
+        except StoreUnavailable:
+            return False
 
     def _catch_up(self, transaction: Transaction) -> int:
         head = transaction.head()
@@ -218,6 +209,8 @@ class _Flush:
         self._repeated = dict(transaction.commands_done(asked)) if asked else {}
         named = {stream for unit in units for ask in unit.asks for stream in streams_named(ask.command)}
         transaction.expect([stream for stream in named if stream not in appender._cache])
+        self.moves: list[Move] = []
+        self.done: dict[UUID, int] = {}  # command → where its events end
         self.recorded: list[RecordedEvent] = []
         self._asked = len(asked)
         self._refused: list[str] = []  # codes
@@ -231,7 +224,9 @@ class _Flush:
         moved = False
         if move is not None and not any(isinstance(o, unit.retry_on) for o in outcomes):
             moved = self._transaction.move_position(move.consumer, move.old, move.new)
-            if not moved:
+            if moved:
+                self.moves.append(move)
+            else:
                 self._overtaken.append(move.consumer)
         return unit, outcomes, moved
 
@@ -277,12 +272,11 @@ class _Flush:
         ]
         if self.recorded:
             self._head = self.recorded[-1].position
-        transaction.record_commands(
-            [
-                (command_id, self.recorded[end - 1].position if end > first else self._head)
-                for command_id, (first, end) in self._accepted.items()
-            ]
-        )
+        self.done = {
+            command_id: self.recorded[end - 1].position if end > first else self._head
+            for command_id, (first, end) in self._accepted.items()
+        }
+        transaction.record_commands(list(self.done.items()))
         for stream, cached in self._states.items():
             appender._snapshots.save_if_due(transaction, stream, cached)
 

@@ -1,9 +1,10 @@
 """The event store that several processes share: one PostgreSQL database, version 15 or newer.
 
-Whoever writes locks the table of events from before its first read until its commit is done. So positions, which come
+Whoever writes holds one lock of writers from before its first read until its commit is done. So positions, which come
 from a sequence, are in the order of commits, and a reader that goes on from the last it saw misses nothing; a position
 that was rolled back stays a hole. Nothing else writes to that table: the library's database functions do it without the
-lock, and are not even created. How it is reached, and who is told of a commit: `postgresql_sessions.py`.
+lock, and are not even created. The lock is an advisory one (ADR 12). How the database is reached, and who is told of a
+commit: `postgresql_sessions.py`.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ RELATIONS = (
     *("snapshots", "vault_keys", "vault_payloads", "vault_payloads_owner", "vault_payloads_subject"),
 )
 
+LOCK = f"SELECT pg_advisory_xact_lock({advisory_key('writers')})"
 _ALL_THERE = "SELECT bool_and(to_regclass(name) IS NOT NULL) FROM unnest(%s::text[]) AS name"
 _SELECT = "SELECT notification_id, originator_id, originator_version, topic, state FROM stored_events "
 _SELECT_STREAM = _SELECT + "WHERE originator_id = %s AND originator_version > %s ORDER BY originator_version"
@@ -109,8 +111,7 @@ class PostgreSQLRecorder(PostgresApplicationRecorder):
         del self.sql_create_statements[self.create_insert_function_statement_index]
         in_binary = self.insert_events_statement.as_string().replace("%s", "%b")  # in a third of the time
         self.insert_events_statement = Composed([SQL(in_binary)])
-        lock = SQL("; ").join(map(_composed, self.lock_table_statements)).as_string()
-        self._opening = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {lock}; {HEAD}"
+        self._opening = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {LOCK}; {HEAD}"
 
     def lay_out(self) -> None:
         """Create what is not there yet. Processes that start at once wait for each other."""
@@ -338,10 +339,6 @@ def _move_position(cursor: Cursor, consumer: str, old: int, new: int) -> bool:
 def _key(cursor: Cursor, subject: str) -> bytes | None:
     row = _one(cursor, "SELECT wrapped FROM vault_keys WHERE subject = %s", (subject,))
     return None if row is None else bytes(row[0])
-
-
-def _composed(statement: Any) -> Composed:
-    return Composed([statement])
 
 
 def _head_of(opened: Cursor) -> int:

@@ -235,7 +235,7 @@ def test_a_commit_whose_answer_was_lost_is_settled_by_asking(ledger: Ledger) -> 
 
     accepted = ledger.ask(create_command([ONE]), command_id)
 
-    assert accepted.repeated
+    assert [event.position for event in accepted.events] == [accepted.position - 1, accepted.position]
     assert accepted.position == ledger.store.head() == ledger.store.command_done(command_id)
 
 
@@ -245,13 +245,21 @@ def test_a_move_whose_answer_was_lost_is_settled_by_asking(ledger: Ledger) -> No
     assert ledger.appender.execute(Unit(asks=(), move=Move(consumer="r", old=0, new=3))).moved
 
 
-def test_a_refusal_whose_commits_answer_was_lost_is_unknown_and_may_be_asked_again(ledger: Ledger) -> None:
+def test_a_refusal_whose_commits_answer_was_lost_is_a_refusal(ledger: Ledger) -> None:
     ledger.faults.crash("transaction", "after", error=StoreUnavailable("the connection broke"))
-    with pytest.raises(StoreUnavailable):
-        ledger.ask(BAD)
 
     with pytest.raises(FlavorIdExists):
         ledger.ask(BAD)
+
+
+def test_a_refused_command_takes_nothing_from_its_neighbours_when_the_commits_answer_was_lost(ledger: Ledger) -> None:
+    asks = [ledger.as_ask(command) for command in (create_command([ONE]), BAD, create_command([TWO]))]
+    ledger.faults.crash("transaction", "after", error=StoreUnavailable("the connection broke"))
+
+    results = ledger.appender.flush([Unit(asks=(ask,)) for ask in asks])
+
+    outcomes = [result.outcomes[0] for result in results]
+    assert [type(outcome) for outcome in outcomes] == [Accepted, FlavorIdExists, Accepted]
 
 
 def test_readers_see_what_was_committed_without_an_answer(ledger: Ledger) -> None:

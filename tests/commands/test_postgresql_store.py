@@ -8,7 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID, uuid4
@@ -21,7 +21,7 @@ from commands.command import Accepted, Ask, Unit
 from commands.event_store import EventStore, Snapshot, StoreUnavailable
 from commands.flavor import CreateFlavor
 from commands.postgresql_sessions import ANSWER_LIMIT_S, POLL_S, connect
-from commands.postgresql_store import _STREAMS, CommitBell, PostgreSQLEventStore
+from commands.postgresql_store import _STREAMS, LOCK, CommitBell, PostgreSQLEventStore
 from commands.quota import SetQuotaLimits
 from deploy.private_postgresql import PrivatePostgreSQL
 from domain.flavor import FlavorSpec
@@ -102,7 +102,7 @@ def test_a_reader_misses_nothing_while_a_writer_is_held_up_before_its_commit(dat
 
 def waiting_for_the_lock(url: str) -> bool:
     with psycopg.connect(url) as connection:
-        row = connection.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'relation' AND NOT granted").fetchone()
+        row = connection.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").fetchone()
         return row == (1,)
 
 
@@ -128,6 +128,14 @@ def test_a_reader_that_goes_on_from_the_last_it_saw_has_seen_everything_in_the_e
         assert sum(record.stream != "instance:given-up" for record in reader.read(0, 10_000)) == 120
     for writer in writers:
         writer.close()
+
+
+def test_writing_goes_on_while_the_database_is_looked_after(store: PostgreSQLEventStore, database: str) -> None:
+    with psycopg.connect(database) as upkeep:
+        # as VACUUM, ANALYZE and CREATE INDEX CONCURRENTLY do
+        upkeep.execute("LOCK TABLE stored_events IN SHARE UPDATE EXCLUSIVE MODE")
+
+        assert insert(store, event(A, 1))
 
 
 def test_positions_that_were_given_back_stay_holes_and_harm_nobody(store: PostgreSQLEventStore) -> None:
@@ -163,9 +171,7 @@ def test_the_librarys_functions_that_take_no_lock_are_never_enabled(
     with closing(PostgreSQLEventStore(database)) as store, psycopg.connect(database) as connection:
         with store.transaction() as transaction:
             transaction.insert([event(A, 1)])
-            locks = connection.execute(
-                "SELECT mode FROM pg_locks WHERE relation = 'stored_events'::regclass"
-            ).fetchall()
+            locks = connection.execute("SELECT mode FROM pg_locks WHERE locktype = 'advisory'").fetchall()
         functions = connection.execute("SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace")
 
         assert ("ExclusiveLock",) in locks
@@ -281,7 +287,8 @@ def test_what_is_answered_and_what_is_recorded_agree_when_the_connection_breaks_
         wire.cut = cut
         if cut == "after":
             [outcome] = appender.execute(as_unit(limit_of(1), command_id)).outcomes
-            assert outcome == Accepted(position=1, repeated=True)
+            assert isinstance(outcome, Accepted)
+            assert (outcome.position, len(outcome.events)) == (1, 1)
         else:
             with pytest.raises(StoreUnavailable):
                 appender.execute(as_unit(limit_of(1), command_id))
@@ -292,6 +299,42 @@ def test_what_is_answered_and_what_is_recorded_agree_when_the_connection_breaks_
 
     assert isinstance(outcome, Accepted)
     assert [record.version for record in store.read_stream(quota_stream(PROJECT))] == [1]
+
+
+class Overtaken:
+    """A store whose next commit fails; before it is asked what became of it, something else happens."""
+
+    def __init__(self, store: PostgreSQLEventStore, meanwhile: Callable[[], object]) -> None:
+        self._store = store
+        self._meanwhile: Callable[[], object] | None = meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        if self._meanwhile is None:
+            with self._store.transaction() as transaction:
+                yield transaction
+            return
+        meanwhile, self._meanwhile = self._meanwhile, None
+        with suppress(ZeroDivisionError), self._store.transaction() as transaction:
+            yield transaction
+            1 / 0  # noqa: B018
+        meanwhile()
+        raise StoreUnavailable("the connection broke")
+
+
+def test_what_another_process_recorded_is_not_taken_for_ones_own(store: PostgreSQLEventStore) -> None:
+    unit, beside = as_unit(limit_of(1)), as_unit(limit_of(2))
+    appender = appender_on(Overtaken(store, lambda: appender_on(store).flush([unit])))  # type: ignore[arg-type]
+
+    with pytest.raises(StoreUnavailable):
+        appender.flush([beside, unit])
+
+    assert store.command_done(beside.asks[0].cause.command_id) is None
+    [again] = appender.flush([unit])
+    assert again.outcomes == (Accepted(position=store.head(), repeated=True),)
 
 
 def test_a_command_is_recorded_once_however_often_its_sessions_are_ended(
@@ -414,7 +457,7 @@ def test_a_store_cannot_be_opened_on_a_database_that_is_away(postgresql: Private
 def test_a_frozen_writer_gives_up_its_lock(store: PostgreSQLEventStore, database: str) -> None:
     with connect(database, "a frozen writer") as frozen:
         frozen.execute("BEGIN")
-        frozen.execute("LOCK TABLE stored_events IN EXCLUSIVE MODE")
+        frozen.execute(LOCK)
         begun = time.monotonic()
 
         def writes() -> bool:
