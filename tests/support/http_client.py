@@ -98,7 +98,7 @@ class User:
 
     # what most journeys need
 
-    def upload_image(self, name: str = "disk", data: bytes = b"a disk", **properties: str) -> str:
+    def upload_image(self, name: str = "an image", data: bytes = b"a disk", **properties: str) -> str:
         """The id of a new image."""
         made = self(
             "POST",

@@ -30,8 +30,8 @@ MACHINE_TYPES = {
 }
 TB_CACHE_MIB = 32  # QEMU's own default may grow to 1 GiB a guest (Nova, [libvirt] tb_cache_size)
 
-# what XML 1.0 cannot carry in any form
-_UNPRINTABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# what XML 1.0 cannot carry; a carriage return would be read as a newline, or as nothing before one
+_UNPRINTABLE = re.compile("[^\t\n\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

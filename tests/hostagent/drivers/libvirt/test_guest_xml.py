@@ -4,7 +4,7 @@ from pathlib import Path
 
 import libvirt
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from domain.instance.events import BlockDevice
@@ -137,6 +137,7 @@ def test_libvirts_test_driver_gets_no_more_than_it_knows() -> None:
 
 
 @given(name=st.text(max_size=255))
+@example(name="\r\n")
 def test_any_name_survives_xml(name: str) -> None:
     spec = guest_spec(name=name)
 
@@ -144,7 +145,7 @@ def test_any_name_survives_xml(name: str) -> None:
 
     told = domain.findtext(f"metadata/{{{NAMESPACE}}}instance/{{{NAMESPACE}}}name") or ""
     assert len(told) == len(name)
-    assert all(said in (meant, "\ufffd", "\n") for said, meant in zip(told, name, strict=True))
+    assert all(said in (meant, "\ufffd") for said, meant in zip(told, name, strict=True))
 
 
 @pytest.mark.parametrize(
