@@ -6,11 +6,11 @@ all processes; every projections process keeps views of its own, so that a gatew
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -31,6 +31,7 @@ from commands.process_managers.deadlines import DeadlinesManager
 from commands.process_managers.orders import OrdersManager
 from commands.snapshots import Snapshots
 from domain.identifiers import HostName
+from gateway.directory_lock import DirectoryInUse, lock
 from gateway.options import AgentOptions, RoleOptions, StoreOptions
 from gateway.roles import Role, RoleNeeds
 
@@ -62,7 +63,8 @@ class Distributed:
         """Waits for the store where it is away.
 
         Raises:
-            RoleNeeds, VaultDamaged, AccountsInvalid, TokenKeyInvalid, CredentialInvalid, DriverChanged, HostIdentityChanged.
+            RoleNeeds, VaultDamaged, AccountsInvalid, TokenKeyInvalid, CredentialInvalid, DriverChanged, HostIdentityChanged,
+            DirectoryInUse.
         """
         self.options = options
         self.common = options.common
@@ -245,13 +247,8 @@ def claim_replica(directory: Path) -> tuple[Path, int]:
     for number in range(1, REPLICAS + 1):
         replica = directory / str(number)
         replica.mkdir(mode=DIRECTORIES, parents=True, exist_ok=True)
-        descriptor = os.open(replica / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
-            continue
-        return replica, descriptor
+        with suppress(DirectoryInUse):
+            return replica, lock(replica)
     raise RoleNeeds(f"{REPLICAS} processes keep views under {directory} already")
 
 

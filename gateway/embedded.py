@@ -5,7 +5,6 @@ The distributed one differs in two adapters (store, log) and in which of these o
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 from pathlib import Path
@@ -22,6 +21,7 @@ from commands.snapshots import Snapshots
 from commands.vault import Vault
 from domain.identifiers import InstanceId, VaultRef
 from gateway.backend import Backend
+from gateway.directory_lock import DirectoryInUse, lock
 from gateway.health import Check
 from gateway.hosts import DIRECTORIES, LocalHost, name_of_host, wait_until_idle
 from gateway.metrics import ProcessMetrics
@@ -33,10 +33,6 @@ from projections.catalogue import projections
 from projections.views import Views
 
 log = logging.getLogger(__name__)
-
-
-class DirectoryInUse(Exception):
-    """Another process has this ledger open."""
 
 
 class LocalPayloads:
@@ -153,18 +149,3 @@ class Embedded:
                 journal.fact("service_id", str(service.service_id))
                 journal.fact("compute_id", str(service.registration.node_id))
                 journal.set_fact("epoch", str(max(int(journal.fact("epoch", "0")), service.epoch)))
-
-
-def lock(directory: Path) -> int:
-    """Hold the directory for this process, until the returned descriptor is closed.
-
-    Raises:
-        DirectoryInUse: another process holds it.
-    """
-    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise DirectoryInUse(f"{directory} is in use by another compute-ledger process") from None
-    return descriptor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from commands.log.signed import Signer
 from commands.reports import NodeFacts
 from domain.identifiers import HostName
 from domain.resources import DISK_GB, MEMORY_MB, VCPU
+from gateway.directory_lock import lock
 from gateway.options import Options
 from hostagent.agent import Agent, HostSettings
 from hostagent.drivers.protocol import Driver
@@ -49,9 +51,10 @@ class LocalHost:
         """`take_up` may give a journal the identity that this host has already.
 
         Raises:
-            DriverChanged, HostIdentityChanged, JournalDamaged.
+            DirectoryInUse, DriverChanged, HostIdentityChanged, JournalDamaged.
         """
         directory.mkdir(mode=DIRECTORIES, parents=True, exist_ok=True)
+        self._lock = lock(directory)  # two agents of one journal would both act on its guests
         self._journal = Journal(directory / "journal.db")
         kept = self._journal.fact("driver", options.driver)
         if kept != options.driver:
@@ -75,6 +78,7 @@ class LocalHost:
     def close(self) -> None:
         self.driver.close()
         self._journal.close()
+        os.close(self._lock)
 
     def stop_working(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)

@@ -9,7 +9,7 @@ from commands.neighbours.standalone.tokens import TokenKeyInvalid
 from commands.records import RecordDamaged
 from commands.vault import VaultDamaged
 from domain.serialization import UnknownEventType
-from gateway.embedded import DirectoryInUse
+from gateway.directory_lock import DirectoryInUse
 from gateway.hosts import DriverChanged
 from gateway.policy import PolicyInvalid
 from gateway.roles import RoleNeeds
