@@ -4,7 +4,8 @@
     region.py run DIR [--gateways N] [--twice] [--hosts N]    until Ctrl-C
 
 For trying it out and for tests; each process can be killed, frozen and started again. On real machines the same command
-lines are run by `compose.yaml` or the systemd units beside this file.
+lines are run by `compose.yaml` or the systemd units beside this file. The store's URL holds a password, so processes have it
+in their environment: who may list processes sees their command lines.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import argparse
 import ctypes
 import os
 import select
+import shlex
 import signal
 import ssl
 import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
@@ -34,6 +36,7 @@ from deploy import private_kafka, private_postgresql  # noqa: E402
 PROGRAM = Path(sys.executable).with_name("compute-ledger")
 START_LIMIT_S = 180
 STOP_LIMIT_S = 60
+WATCH_S = 0.2
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
@@ -44,9 +47,12 @@ class DidNotStart(Exception):
 class Part:
     """One process of the ledger, started again and again under the same name."""
 
-    def __init__(self, name: str, arguments: Sequence[str], log_file: Path) -> None:
+    def __init__(
+        self, name: str, arguments: Sequence[str], log_file: Path, environment: Mapping[str, str] = os.environ
+    ) -> None:
         self.name = name
         self.arguments = list(arguments)
+        self.environment = dict(environment)
         self.log_file = log_file
         self.ready = ""  # what it said when it was
         self._process: subprocess.Popen[bytes] | None = None
@@ -75,6 +81,7 @@ class Part:
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 [PROGRAM, "up", *self.arguments],
+                env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -104,6 +111,15 @@ class Part:
     def start(self) -> Part:
         self.begin()
         return self.await_ready()
+
+    def died(self) -> str | None:
+        """How it ended, if it did though nobody here ended it."""
+        code = None if self._process is None else self._process.poll()
+        if code is None:
+            return None
+        how = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+        last = (self.logged().splitlines() or ["nothing"])[-1]
+        return f"{self.name} (pid {self.pid}) ended, {how}; in {self.log_file} it says last: {last}"
 
     def kill(self) -> None:
         """End it where it stands."""
@@ -172,9 +188,9 @@ class Region:
         words = [word for role in roles for word in ("--role", role)]
         words += ["--data", str(data or self.data), "--kafka", self.bootstrap, "--config-file", str(self.config)]
         words += ["--metrics", "127.0.0.1:0"]
-        if store:
-            words += ["--store", self.store_url]
-        part = self.parts[name] = Part(name, [*words, *arguments], self.logs / f"{name}.log")
+        part = self.parts[name] = Part(
+            name, [*words, *arguments], self.logs / f"{name}.log", self._environment(store=store)
+        )
         return part
 
     def add_gateway(self, name: str, *arguments: str) -> Part:
@@ -205,8 +221,31 @@ class Region:
         Raises:
             subprocess.CalledProcessError
         """
-        where = ["--data", str(self.data), "--store", self.store_url, "--config-file", str(self.config)]
-        return subprocess.run([PROGRAM, *words, *where], check=True, capture_output=True, text=True, timeout=120).stdout
+        return subprocess.run(
+            [PROGRAM, *words, "--data", str(self.data), "--config-file", str(self.config)],
+            env=self._environment(),
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        ).stdout
+
+    def exports(self) -> str:
+        """What a shell is told so that `openstack` and `compute-ledger` work on this ledger."""
+        told = {
+            "OS_CLIENT_CONFIG_FILE": str(self.data / "clouds.yaml"),
+            "OS_CLOUD": "admin",
+            "COMPUTE_LEDGER_DATA": str(self.data),
+            "COMPUTE_LEDGER_STORE": self.store_url,
+            "COMPUTE_LEDGER_KAFKA": self.bootstrap,
+        }
+        lines = [f"export {name}={shlex.quote(value)}" for name, value in told.items()]
+        return "\n".join([*lines, f"export PATH={shlex.quote(str(PROGRAM.parent))}:$PATH"]) + "\n"
+
+    def _environment(self, *, store: bool = True) -> dict[str, str]:
+        """Of a process, with the store where it may know it."""
+        others = {name: value for name, value in os.environ.items() if not name.startswith("COMPUTE_LEDGER_")}
+        return others | ({"COMPUTE_LEDGER_STORE": self.store_url} if store else {})
 
     def recorded(self, wire_name: str) -> int:
         """How many events of a type there are."""
@@ -281,11 +320,24 @@ def main() -> int:
 
 def run(directory: Path, gateways: int, twice: bool, hosts: int) -> None:
     with running(directory, gateways=gateways, twice=twice, hosts=hosts) as region:
+        environment = directory / "environment"
+        environment.touch(mode=0o600)
+        environment.write_text(region.exports())
         for part in region.parts.values():
-            sys.stdout.write(f"{part.name:16} {part.ready.strip()}\n")
-        sys.stdout.write(f"\nexport OS_CLIENT_CONFIG_FILE={region.data}/clouds.yaml OS_CLOUD=demo\n")
-        sys.stdout.flush()
-        signal.pause()
+            _say(f"{part.name:14} pid {part.pid:<8} {part.ready.strip()}")
+        _say(f"\nEach logs to {region.logs}/NAME.log. In another terminal, or `. {environment}`:\n\n{region.exports()}")
+        told: set[str] = set()
+        while True:
+            for name, part in region.parts.items():
+                if name not in told and (said := part.died()) is not None:
+                    told.add(name)
+                    _say(said)
+            sleep(WATCH_S)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

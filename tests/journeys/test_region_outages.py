@@ -232,7 +232,7 @@ def test_a_client_and_the_log_agree_when_the_answer_to_commit_is_lost(ledger: Re
 
 def cut_off_gateway(ledger: RegionLedger, store: str) -> Part:
     part = ledger.region.add_gateway("gateway-cut")
-    part.arguments[part.arguments.index("--store") + 1] = store
+    part.environment["COMPUTE_LEDGER_STORE"] = store
     return part.start()
 
 
