@@ -6,23 +6,21 @@ every message; of a topic with several partitions only the first is read here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError
 
 from commands.log.kafka_clients import Shared, connect, unavailable
 from commands.log.kafka_options import KafkaOptions
-from commands.log.kafka_tail import to_log_record
 from commands.log.kafka_tails import Tails
 from commands.log.kafka_topics import Topics
-from commands.log.port import LogRecord, LogUnavailable, Message
+from commands.log.port import LogRecord, Message
 
 SENT_LIMIT_S = 10.0  # more than the producer allows itself
-LAST_LIMIT_S = 5.0
 
 
 class KafkaMessages:
@@ -65,34 +63,6 @@ class KafkaMessages:
 
     def incarnation(self, topic: str) -> str:
         return self._tails.incarnation(topic)
-
-    def last(self, topics: Collection[str]) -> Mapping[tuple[str, int], LogRecord | None]:
-        """The last record of every partition of these topics; none where it is empty.
-
-        Raises:
-            LogUnavailable
-        """
-        ends = self._topics.ends(topics)
-        found: dict[tuple[str, int], LogRecord | None] = {(tp.topic, tp.partition): None for tp in ends}
-        consumer = connect(KafkaConsumer, self._options.consumer())
-        try:
-            begins = consumer.beginning_offsets(list(ends), timeout_ms=LAST_LIMIT_S * 1000)
-            wanted = {tp for tp, end in ends.items() if end > begins[tp]}
-            consumer.assign(list(wanted))
-            for tp in wanted:
-                consumer.seek(tp, ends[tp] - 1)
-            deadline = monotonic() + LAST_LIMIT_S
-            while wanted:
-                if monotonic() > deadline:
-                    raise LogUnavailable(f"Kafka: the last record did not come of {sorted(wanted)[:5]}")
-                for tp, records in consumer.poll(500).items():
-                    found[tp.topic, tp.partition] = to_log_record(records[-1])
-                    wanted.discard(tp)
-        except KafkaError as error:
-            raise unavailable(error) from error
-        finally:
-            consumer.close(autocommit=False, timeout_ms=1000)
-        return found
 
     def close(self) -> None:
         self._tails.close()

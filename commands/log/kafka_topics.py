@@ -112,6 +112,10 @@ class Topics:
         """Kafka's own ids of those that exist and can be used."""
         return {name: str(topic["topic_id"]) for name, topic in self._described(names).items()}
 
+    def partitions(self, names: Collection[str]) -> dict[str, int]:
+        """How many each of those has that exist and can be used."""
+        return {name: len(topic["partitions"]) for name, topic in self._described(names).items()}
+
     def ends(self, names: Collection[str]) -> dict[TopicPartition, int]:
         """Of every partition of those that exist, the offset that the next message will get (by Kafka's count)."""
         partitions = {

@@ -135,7 +135,7 @@ HEADERS: dict[str, str] = {
     "version": "of the stream: 1, 2, 3, … without a hole",
     "correlation": "the id of the request",
     "causation": "the position of the event that led to it; empty where none did",
-    "prev": "the position of the record before it in its partition; 0 for the first",
+    "prev": "the position of the event before it in its partition; 0 for the first",
 }
 
 TOPICS: dict[str, str] = {
@@ -158,14 +158,19 @@ whose data they are. Outside the ledger nobody has the keys to these. The header
 
 {headers}
 
-**Delivery is at least once.** A relay that takes over, or one that was frozen and wakes, may publish records that are
-there already. So keep, for each partition and in one transaction with what you make of its records, the position of the
-last one you took; take a record if its position is greater, and pass over it if not. Then each event counts once.
+**Delivery is at least once.** A relay that takes over, one whose publishing failed, or one that was frozen and wakes,
+publishes records that are there already. So keep, for each partition and in one transaction with what you make of its
+records, the position of the last one you took; 0 before the first. Pass over a record whose position is not greater: you have
+had it. Then each event counts once.
 
-**What is missing shows.** Positions have holes, so only `prev` tells: if it is greater than the last position that you
-took, there were records in between that the topic does not hold any more. Somebody has cut it, since the ledger keeps
-events for ever. Have it deleted: the relay makes it again and fills it from the first event, under the same name, with
-offsets that begin at 0. By positions you recognise what you have had.
+**Take a record only right after the one before it**: if its `prev` is not greater than the position of the last one you took.
+Positions have holes, so only `prev` tells. A record with a greater `prev` has come without those before it, since Kafka
+refused them, or lost them on the way; pass over it too. The relay knows that they were not confirmed: they come next, in
+order, and all that you have passed over comes again after them, with the same `prev`. Who keeps to this misses nothing.
+
+If what is missing does not come while newer records do, somebody has cut the topic. The ledger keeps events for ever: have the
+topic deleted, and the relay makes it again and fills it from the first event, under the same name, with offsets that begin at
+0. By positions you recognise what you have had.
 
 Order holds within a partition, and a stream stays in its partition as long as nobody changes their number. For another
 number set `[kafka] event_partitions` and delete the topic.

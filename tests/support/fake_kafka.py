@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from uuid import uuid4
 
 from commands.log.port import LogRecord, LogUnavailable, Message
@@ -34,6 +34,9 @@ class FakeKafka:
     def incarnations(self, names: Collection[str]) -> dict[str, str]:
         self._reach()
         return {name: self._ids[name] for name in names if name in self._ids}
+
+    def partitions(self, names: Collection[str]) -> dict[str, int]:
+        return {name: PARTITIONS.get(name, 1) for name in self.incarnations(names)}
 
     def delete(self, names: Collection[str] | None = None) -> None:
         for name in list(self._ids if names is None else names):
@@ -68,14 +71,6 @@ class FakeKafka:
     def incarnation(self, topic: str) -> str:
         return self._ids.get(topic, "")
 
-    def last(self, topics: Collection[str]) -> Mapping[tuple[str, int], LogRecord | None]:
-        self._reach()
-        return {
-            (topic, number): (self._records[topic, number] or [None])[-1]
-            for topic in topics
-            for number in range(PARTITIONS.get(topic, 1))
-        }
-
     def wait(self, topic: str, after: int, timeout_s: float) -> bool:
         with self._turn:
             if not self.read(topic, after, 1):
@@ -92,6 +87,9 @@ class FakeKafka:
     def records(self, topic: str) -> list[LogRecord]:
         """All of a topic, partition after partition."""
         return [record for key in sorted(self._records) if key[0] == topic for record in self._records[key]]
+
+    def partition(self, topic: str, number: int) -> list[LogRecord]:
+        return list(self._records[topic, number])
 
     def _reach(self) -> None:
         if self.down:

@@ -20,7 +20,7 @@ from commands.log import kafka_options, kafka_tail, kafka_tails
 from commands.log.kafka_messages import KafkaMessages
 from commands.log.kafka_options import KafkaOptions
 from commands.log.kafka_topics import Topics
-from commands.log.port import ANSWERS, INSTANCES, REPORTS, LogUnavailable, Message, orders_topic
+from commands.log.port import ANSWERS, REPORTS, LogUnavailable, Message, orders_topic
 from commands.log.reader import TopicReader
 from deploy.private_kafka import PrivateKafka
 from domain.identifiers import ServiceId
@@ -289,30 +289,6 @@ def test_a_topic_deleted_under_its_publisher_can_be_published_on_once_it_is_made
     published(messages, ORDERS, "a=3")
 
     assert [record.value for record in arrived(messages, ORDERS, 1)] == [b"a=3"]
-
-
-def test_the_last_record_of_each_partition_is_told_with_its_headers(messages: KafkaMessages, topics: Topics) -> None:
-    topics.ensure([INSTANCES])
-    messages.publish(
-        [
-            Message(INSTANCES, "a", b"1", (("position", b"1"),), 0),
-            Message(INSTANCES, "a", b"2", (("position", b"2"), ("prev", b"1")), 0),
-            Message(INSTANCES, "b", b"3", (("position", b"3"),), 4),
-        ]
-    )
-
-    last = messages.last([INSTANCES, REPORTS])
-
-    assert {place for place, record in last.items() if record is None} == {
-        *((INSTANCES, number) for number in (1, 2, 3, 5)),
-        (REPORTS, 0),
-    }
-    first, other = last[INSTANCES, 0], last[INSTANCES, 4]
-    assert first is not None
-    assert (first.offset, first.key, first.value) == (2, "a", b"2")
-    assert first.headers == (("position", b"2"), ("prev", b"1"))
-    assert other is not None
-    assert other.value == b"3"
 
 
 def test_publishing_on_a_partition_that_there_is_not_is_refused(messages: KafkaMessages) -> None:

@@ -153,6 +153,12 @@ def test_an_operator_may_bound_how_long_kafka_keeps_events(options: KafkaOptions
     assert layout(REPORTS, bounded) == layout(REPORTS, options)
 
 
+def test_partitions_are_counted_of_the_topics_there_are(topics: Topics) -> None:
+    topics.ensure([LEDGER, INSTANCES])
+
+    assert topics.partitions([LEDGER, INSTANCES, ALLOCATIONS]) == {LEDGER: 1, INSTANCES: 3}
+
+
 def test_replicas_that_there_are_no_brokers_for_are_refused(options: KafkaOptions) -> None:
     with (
         closing(Topics(replace(options, replication_factor=3))) as topics,
