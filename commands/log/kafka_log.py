@@ -69,7 +69,11 @@ class KafkaLog:
         self._hosts_known: frozenset[ServiceId] = frozenset()
         self._hosts_due = 0.0
         self._unfilled: dict[ServiceId, str] = {}  # and which incarnation of its topic
-        self._alone = False  # Kafka is silent: the store alone is read
+        self._stands_at = -1  # where the next event is waited for, that is recorded and has not arrived
+        self._stands_since = 0.0
+        self._alone = False  # the store alone is read: from Kafka comes nothing, or too late
+        self._mark = 0  # alone: what the head was when last it was marked
+        self._marked_at = 0.0
 
     # events
 
@@ -121,39 +125,53 @@ class KafkaLog:
                 self._stopping.wait(PATIENCE_S)
 
     def _advance(self) -> None:
-        """Take in what has arrived; where nothing has for a while, what the store has."""
-        if self._arrived():
-            return
-        if self._bell.head <= self._recent.head:
-            self._bell.wait(self._recent.head, PATIENCE_S)
-            if self._alone or self._arrived(PATIENCE_S):
-                return
-        elif not self._alone and self._arrived(PATIENCE_S):
-            return
-        if self._bell.head > self._recent.head and not self._stopping.is_set():
-            if not self._alone:
-                log.warning("events are recorded and do not arrive; they are read from the store")
+        """Take in what has arrived; where the next event has not for a while, what the store has."""
+        came = self._arrived()
+        head = self._recent.head
+        if self._bell.head <= head:
+            if not came:
+                self._bell.wait(head, PATIENCE_S)
+        elif self._alone:
+            self._from_store()
+        else:
+            self._wait_for_next(head)
+
+    def _wait_for_next(self, head: int) -> None:
+        """The event after the head is recorded. Others may come before it that are known, or that were published twice."""
+        now = time.monotonic()
+        if self._stands_at != head:
+            self._stands_at, self._stands_since = head, now
+        left = self._stands_since + PATIENCE_S - now
+        if left <= 0:
+            log.warning("events are recorded and do not arrive; they are read from the store")
             self._alone = True
             self._from_store()
+        elif self._offset is None:
+            self._stopping.wait(left)
+        else:
+            self._messages.wait(LEDGER, self._offset, left)
 
-    def _arrived(self, timeout_s: float = 0.0) -> bool:
-        """Whether the topic brought something new."""
+    def _arrived(self) -> bool:
+        """Whether the topic brought anything, known or new."""
         if self._offset is None:
-            self._stopping.wait(timeout_s)
             return False
-        if timeout_s:
-            self._messages.wait(LEDGER, self._offset, timeout_s)
         records = self._messages.read(LEDGER, self._offset, BATCH)
         if not records:
             return False
-        head = self._recent.head
         self._offset = records[-1].offset
-        for before, stored in _stored(records, head):
+        for before, stored in _stored(records, self._recent.head):
             self._recent.add(before, [self._records.decode(stored)])
-        if self._alone and position_of(records[-1]) >= self._bell.head:
+        if self._alone and self._in_time(position_of(records[-1])):
             log.info("events arrive again")
             self._alone = False
-        return self._recent.head > head
+        return True
+
+    def _in_time(self, position: int) -> bool:
+        """Whether what arrives is what was the head a moment ago: while more is recorded it never is the head itself."""
+        now = time.monotonic()
+        if now - self._marked_at > PATIENCE_S:
+            self._mark, self._marked_at = self._recent.head, now
+        return position >= self._mark
 
     def _from_store(self) -> None:
         while stored := self._store.read(self._recent.head, BATCH):

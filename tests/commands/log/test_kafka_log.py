@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from commands.log import kafka_log
 from commands.log.kafka_log import KafkaLog
 from commands.log.port import ALLOCATIONS, INSTANCES, LEDGER, LogUnavailable, Message, Step, orders_topic, queries_topic
 from commands.log.relay import EVENT_TOPICS, Relay
@@ -99,6 +102,80 @@ def test_a_reader_that_starts_late_reads_the_past_from_the_store(region: Region)
     recorded = [region.recording.record() for _ in range(7)]
 
     Reader(region.log()).until(recorded)
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records if record.name == "commands.log.kafka_log"]
+
+
+def test_known_events_that_come_before_the_next_one_are_no_alarm(
+    region: Region, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_log, "PATIENCE_S", LIMIT_S)
+    log = region.log()
+    reader, relay, own = Reader(log), region.relay(), region.recording.appender(log.committed)
+    recorded: list[int] = []
+    for _ in range(5):
+        region.kafka.held_back = True
+        recorded.append(region.recording.record(own))
+        relay.step()
+        recorded.append(region.recording.record())
+        reader.until(recorded[:-1])
+        region.kafka.held_back = False
+        region.kafka.wake()
+        until(lambda: log._offset == region.kafka.end(LEDGER))
+        relay.step()
+        reader.until(recorded)
+
+    assert told(caplog) == []
+
+
+def test_events_that_never_come_though_others_do_are_read_from_the_store(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic is filled again from its beginning for minutes."""
+    reader, relay = Reader(region.log()), region.relay()
+    recorded = [region.recording.record()]
+    relay.step()
+    reader.until(recorded)
+    [known] = region.kafka.records(LEDGER)
+    monkeypatch.setattr(region.kafka, "read", lambda topic, after, limit: [replace(known, offset=after + 1)])
+
+    for _ in range(3):
+        recorded.append(region.recording.record())
+        reader.until(recorded)
+
+
+def test_a_ledger_that_is_never_at_rest_is_followed_through_the_topic_again(
+    region: Region, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What arrives never is the newest event, but comes soon after it."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(kafka_log, "PATIENCE_S", 0.05)
+    log = region.log()
+    reader, relay = Reader(log), region.relay()
+    region.kafka.held_back = True
+    recorded = [region.recording.record()]
+    relay.step()
+    reader.until(recorded)
+    assert log._alone
+
+    monkeypatch.setattr(kafka_log, "PATIENCE_S", LIMIT_S)
+    region.kafka.held_back = False
+    read = region.kafka.read
+    monkeypatch.setattr(region.kafka, "read", lambda topic, after, limit: read(topic, after, limit)[:-3])
+
+    def arrive_again() -> bool:
+        recorded.append(region.recording.record())
+        relay.step()
+        until(lambda: log._recent.head == recorded[-1] or not log._alone)
+        return not log._alone
+
+    until(arrive_again)
+    monkeypatch.undo()
+    region.kafka.wake()
+    reader.until(recorded)
+    assert "events arrive again" in told(caplog)
 
 
 @pytest.mark.parametrize("fault", ["down", "held_back"])
