@@ -5,6 +5,7 @@ Which adapters stand behind the ports is decided here and nowhere else.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -144,6 +145,7 @@ def command_side(
     quota_defaults: Mapping[str, int] = DEFAULT_LIMITS,
     service_down_after_s: int = SERVICE_DOWN_AFTER_S,
     keys: HostKeys | None = None,
+    elapsed: Callable[[], float] = time.monotonic,
 ) -> CommandSide:
     """`keys`: of the hosts whose word has to be proved; none where every host is of this very process."""
     store, vault, records = storage.store, storage.vault, storage.records
@@ -157,7 +159,7 @@ def command_side(
             OrdersManager.name: lambda: OrdersManager(the_log, store, records, snapshots, vault),
             Inbox.name: lambda: Inbox(the_log, appender, store, keys),
             DeadlinesManager.name: lambda: DeadlinesManager(
-                the_log, appender, store, records, snapshots, clock, service_down_after_s, of_beats
+                the_log, appender, store, records, snapshots, clock, service_down_after_s, of_beats, elapsed
             ),
         },
     )

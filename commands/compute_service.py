@@ -82,11 +82,14 @@ def decide_register(command: RegisterHost, states: States) -> Decision:
                 f"it came back as {report.host} with node {report.node_id}"
             )
         if report.epoch <= service.epoch:
-            raise ReportSuperseded(f"host {report.host} has opened a later session")
+            raise ReportSuperseded(
+                f"host {report.host} has opened session {service.epoch} already, and this one says {report.epoch}: another "
+                "agent speaks for it, or its journal is an older copy; enroll the host again to take it over"
+            )
     if service is None or service.registration != registered:
         events.append((stream, registered))
     events.extend(_provider(report, states))
-    events.append((stream, ServiceCameUp(service_id=report.service_id, epoch=report.epoch)))
+    events.append((stream, ServiceCameUp(service_id=report.service_id, epoch=report.epoch, session=report.session)))
     return events
 
 
@@ -143,7 +146,7 @@ def decide_service_up(command: MarkServiceUp, states: States) -> Decision:
     service = _service(command.service_id, states)
     if service.up or service.epoch != command.epoch:
         return []
-    event = ServiceCameUp(service_id=command.service_id, epoch=command.epoch)
+    event = ServiceCameUp(service_id=command.service_id, epoch=command.epoch, session=service.session)
     return [(service_stream(command.service_id), event)]
 
 

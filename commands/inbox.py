@@ -147,7 +147,7 @@ def _is_of(report: Report, key: HostKey) -> bool:
 def _ask(report: Report) -> Ask:
     match report:
         case HostReport():
-            return _of(RegisterHost(report=report), f"host/{report.service_id}/{report.epoch}")
+            return _of(RegisterHost(report=report), f"host/{report.service_id}/{report.epoch}/{report.session}")
         case OutcomeReport():
             return _of(RecordOutcome(report=report), f"outcome/{report.service_id}/{report.report_id}")
         case ObservationReport():

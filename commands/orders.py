@@ -72,6 +72,7 @@ class Order:
     order_id: str  # names this order in reports
     host: HostName
     epoch: int  # the host session it was given to; an agent refuses older ones
+    session: str = ""  # the agent's start that opened it; another agent refuses
     generation: int  # the instance stream's version; an agent refuses lower ones
     task_revision: int  # the version that made the pending request; outcomes are for it
     act: Act | None  # the request waiting for an outcome, if one is

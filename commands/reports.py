@@ -32,6 +32,7 @@ class HostReport:
     host: HostName
     node_id: NodeId
     epoch: int
+    session: str = ""  # made at each start of an agent: two that open the same epoch are two
     host_ip: str
     availability_zone: str
     facts: NodeFacts

@@ -27,10 +27,11 @@ class ServiceRegistered:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceCameUp:
     """The agent opened a session, or one that had fallen silent is heard of again. `epoch` grows with each session; orders
-    of an older one are refused by the agent."""
+    of an older one are refused by the agent. `session` names the agent's start: no other takes its orders."""
 
     service_id: ServiceId
     epoch: int
+    session: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +99,7 @@ class ComputeService:
     disabled_reason: str | None = None
     forced_down: bool = False
     epoch: int = 0
+    session: str = ""
     deleted: bool = False
 
     @property
@@ -116,7 +118,7 @@ def evolve_service(service: ComputeService | None, event: ServiceEvent) -> Compu
     assert service is not None, "a service's first event is its registration"
     match event:
         case ServiceCameUp():
-            return replace(service, up=True, epoch=event.epoch)
+            return replace(service, up=True, epoch=event.epoch, session=event.session)
         case ServiceWentDown():
             return replace(service, up=False)
         case ServiceEnabled():

@@ -49,9 +49,15 @@ class Ledger(Protocol):
     def records(self) -> Records: ...
 
 
-def agent_api(ledger: Ledger, keys: HostKeys, images: Images, clock: Callable[[], float] = time.time) -> Starlette:
+def agent_api(
+    ledger: Ledger,
+    keys: HostKeys,
+    images: Images,
+    clock: Callable[[], float] = time.time,
+    elapsed: Callable[[], float] = time.monotonic,
+) -> Starlette:
     """The agent API, to be mounted at /agent."""
-    requests = HostRequests(keys, clock)
+    requests = HostRequests(keys, clock, elapsed)
     snapshots = Snapshots(ledger.vault)
 
     def guest_of(request: Request) -> Instance:

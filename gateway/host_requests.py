@@ -41,12 +41,15 @@ class RequestRefused(Exception):
 class HostRequests:
     """Safe on any thread."""
 
-    def __init__(self, keys: HostKeys, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, keys: HostKeys, clock: Callable[[], float], elapsed: Callable[[], float] = time.monotonic
+    ) -> None:
         self._keys = keys
         self._clock = clock  # seconds since 1970
+        self._elapsed = elapsed
         self._seen: dict[ServiceId, OrderedDict[str, float]] = {}  # nonces, and until when they would be in time
         self._guard = threading.Lock()
-        self._refused = Refused("request", AGENT_REQUESTS_REFUSED, time.monotonic)
+        self._refused = Refused("request", AGENT_REQUESTS_REFUSED)
 
     def host_of(self, request: Request) -> HostKey:
         """Raises:
@@ -76,15 +79,16 @@ class HostRequests:
         now = self._clock()
         if abs(now - time_s) > WINDOW_S:
             raise RequestRefused("wrong_time", f"The clocks of host and gateway are {now - time_s:+.0f} s apart.")
+        passed = self._elapsed()
         with self._guard:
             seen = self._seen.setdefault(key.service_id, OrderedDict())
-            while seen and next(iter(seen.values())) < now:
+            while seen and next(iter(seen.values())) < passed:
                 seen.popitem(last=False)
             if nonce in seen:
                 raise RequestRefused("repeated", "This very request was made before.")
             if len(seen) >= NONCES_A_HOST:
                 raise RequestRefused("too_many", "This host asks too often.", 429)
-            seen[nonce] = now + 2 * WINDOW_S  # whatever its time says, it is too old by then
+            seen[nonce] = passed + 2 * WINDOW_S  # whatever its time says, it is too old by then
 
 
 def _read(request: Request) -> tuple[Signed, int, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -58,8 +59,10 @@ class Agent:
         executor: Executor,
         clock: Callable[[], datetime],
         signer: Signer | None = None,
+        elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`signer`: the host's key, where its word has to be proved; the journal is that host's already.
+        """`signer`: the host's key, where its word has to be proved; the journal is that host's already. What is due is
+        told by `elapsed`: `clock` may be set at any time.
 
         Raises:
             HostIdentityChanged: the journal is another host's.
@@ -72,7 +75,8 @@ class Agent:
         self._files = files
         self._facts = facts  # what the operator reserves, and at which ratios
         self._executor = executor
-        self._clock = clock
+        self._elapsed = elapsed
+        self._began = clock() - timedelta(seconds=elapsed())
         self.service_id = ServiceId(uuid.UUID(journal.fact("service_id", str(uuid.uuid4()))))
         self.node_id = NodeId(uuid.UUID(journal.fact("compute_id", str(uuid.uuid4()))))
         named = journal.fact("host", settings.host)
@@ -84,7 +88,7 @@ class Agent:
             )
         self._reporter = Reporter(the_log, self.service_id, settings.host, signer)
         self._inbox = TopicReader(the_log, orders_topic(self.service_id))
-        self._session = Session(self._reporter, journal, clock())
+        self._session = Session(self._reporter, journal, elapsed())
         self._acts = Acts(self.service_id, driver, journal, files, self._reporter, self._look_again_soon)
         self._sequence = 0
         self._lock = threading.Lock()
@@ -93,8 +97,8 @@ class Agent:
         self._again: set[InstanceId] = set()
         self._observed: dict[InstanceId, tuple[int, int]] = {}  # the last said of each: generation, power
         self._strangers: set[str] = set()
-        self._due: dict[InstanceId, datetime] = {}  # to be looked at again, when
-        self._next_observation = clock() + timedelta(seconds=OBSERVE_EVERY_S)
+        self._due: dict[InstanceId, float] = {}  # to be looked at again, when
+        self._next_observation = elapsed() + OBSERVE_EVERY_S
 
     # the consumer
 
@@ -104,7 +108,7 @@ class Agent:
     def step(self) -> bool:
         if self._session.epoch == 0:
             self._open_session()
-        now = self._clock()
+        now = self._elapsed()
         self._session.keep_up(now)
         records = self._read()
         if records:
@@ -116,10 +120,14 @@ class Agent:
         for instance_id in due:
             self._look_at(instance_id)
         if now >= self._next_observation:
-            self._next_observation = now + timedelta(seconds=OBSERVE_EVERY_S)
-            self._journal.forget_ended(now)
+            self._next_observation = now + OBSERVE_EVERY_S
+            self._journal.forget_ended(self._time())
             self._look_round()
         return bool(records)
+
+    def _time(self) -> datetime:
+        """As the clock had it at the start, and what has passed since: no residency is forgotten because it was set."""
+        return self._began + timedelta(seconds=self._elapsed())
 
     @property
     def in_session(self) -> bool:
@@ -172,6 +180,7 @@ class Agent:
                 host=self._settings.host,
                 node_id=self.node_id,
                 epoch=epoch,
+                session=self._session.id,
                 host_ip=self._settings.host_ip,
                 availability_zone=self._settings.availability_zone,
                 facts=facts,
@@ -212,14 +221,15 @@ class Agent:
         with self._lock:
             self._orders.pop(instance_id, None)
         self._observed.pop(instance_id, None)
-        self._journal.end(instance_id, self._clock())
+        self._journal.end(instance_id, self._time())
 
     def _accepts(self, instance_id: InstanceId, order: Order) -> bool:
-        refused = refuses(order, self._journal.entry(instance_id), self._session.epoch)
+        refused = refuses(order, self._journal.entry(instance_id), self._session.epoch, self._session.id)
         if refused is None:
             return True
         AGENT_ORDERS_REFUSED.labels(refused.reason).inc()
-        log.info("order %s refused: %s", order.order_id, refused.message)
+        level = logging.WARNING if refused.reason == "replaced" else logging.INFO
+        log.log(level, "order %s refused: %s", order.order_id, refused.message)
         return False
 
     # one guest at a time
@@ -255,7 +265,7 @@ class Agent:
 
     def _look_again_soon(self, instance_id: InstanceId) -> None:
         with self._lock:
-            self._due[instance_id] = self._clock() + timedelta(seconds=RETRY_AFTER_S)
+            self._due[instance_id] = self._elapsed() + RETRY_AFTER_S
 
     def _once(self, instance_id: InstanceId) -> None:
         with self._lock:

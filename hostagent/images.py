@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from time import time
+from time import monotonic, time
 from urllib.parse import quote, unquote
 
 ALGORITHMS = ("sha512", "sha256", "md5")  # Glance's os_hash_algo, and its old checksum
@@ -40,11 +40,20 @@ class CachedImage:
 
 
 class ImageCache:
-    def __init__(self, directory: Path, *, max_bytes: int, clock: Callable[[], float] = time) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        max_bytes: int,
+        clock: Callable[[], float] = time,
+        elapsed: Callable[[], float] = monotonic,
+    ) -> None:
         """`max_bytes` bounds what `trim` leaves; images in use may exceed it."""
         self._directory = directory
         self._max_bytes = max_bytes
         self._clock = clock
+        self._elapsed = elapsed
+        self._asked: dict[str, float] = {}  # file name → when a guest of this start asked for it, by `elapsed`
         self._downloads: dict[str, tuple[threading.Lock, int]] = {}  # file name → its lock, threads at it
         self._guard = threading.Lock()
         directory.mkdir(parents=True, exist_ok=True)
@@ -73,6 +82,7 @@ class ImageCache:
         with self._downloading(path.name):
             if not self._touch(path):
                 self._download(image_id, checksum_algorithm, checksum, fetch, path)
+            self._asked[path.name] = self._elapsed()
         return path
 
     def held(self) -> list[CachedImage]:
@@ -90,7 +100,7 @@ class ImageCache:
     def trim(self, in_use: Set[str]) -> list[CachedImage]:
         """Remove images until the cache is within its bound, the one unused for longest first; say which.
 
-        `in_use` names the images that guests are built on, kernels and ramdisks included. An image that was
+        `in_use` names the images that guests are built on, kernels and ramdisks included. An image that this start was
         asked for within the last hour stays too: its guest may not be there to be counted yet.
         """
         images = self.held()
@@ -107,9 +117,11 @@ class ImageCache:
 
     def _remove(self, image: CachedImage) -> bool:
         with self._downloading(image.path.name):  # so that no `ensure` is about to answer with it
+            asked = self._asked.get(image.path.name)
+            if asked is not None and self._elapsed() - asked < FRESH_S:
+                return False
+            self._asked.pop(image.path.name, None)
             try:
-                if self._clock() - image.path.stat().st_mtime < FRESH_S:
-                    return False
                 image.path.unlink()
             except FileNotFoundError:
                 return False

@@ -59,15 +59,13 @@ class RefusedOrder:
     message: str
 
 
-def refuses(order: Order, entry: Entry, epoch: int) -> RefusedOrder | None:
+def refuses(order: Order, entry: Entry, epoch: int, session: str = "") -> RefusedOrder | None:
     """Why an order is not taken: it is of an older host session, older than one already taken, of a residency that has
     ended; or of a newer session, which another agent has opened in this one's place."""
-    if order.epoch > epoch:
-        return RefusedOrder(
-            "replaced", f"epoch {order.epoch} is of a session that another agent has opened for this host"
-        )
     if order.epoch < max(epoch, entry.epoch):
         return RefusedOrder("epoch", f"epoch {order.epoch} is older than {max(epoch, entry.epoch)}")
+    if order.epoch > epoch or (order.session and session and order.session != session):
+        return RefusedOrder("replaced", f"epoch {order.epoch} is of a session of this host that another agent opened")
     if entry.ended is not None and order.generation <= entry.generation:
         return RefusedOrder("ended", f"the guest's time here ended with generation {entry.generation}")
     if order.generation < entry.generation:

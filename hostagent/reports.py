@@ -77,10 +77,10 @@ class Reporter:
         )
         self.send(encode_report(report))
 
-    def beat(self, epoch: int) -> None:
+    def beat(self, epoch: int, session: str) -> None:
         with self._guard:
             self._beats += 1
-            beat = Beat(service_id=self._service_id, epoch=epoch, sequence=self._beats)
+            beat = Beat(service_id=self._service_id, epoch=epoch, sequence=self._beats, session=session)
         self._publish([Message(HEARTBEATS, str(self._service_id), self._sealed(HEARTBEAT, encode_beat(beat)))])
 
     def _sealed(self, purpose: bytes, body: bytes) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, timedelta
+from uuid import uuid4
 
 from commands.log.port import LogUnavailable
 from commands.reports import HostReport
@@ -21,10 +21,11 @@ RETRY_AFTER_S = 5
 
 
 class Session:
-    def __init__(self, reporter: Reporter, journal: Journal, now: datetime) -> None:
+    def __init__(self, reporter: Reporter, journal: Journal, now: float) -> None:
         self._reporter = reporter
         self._journal = journal
         self._report: HostReport | None = None
+        self.id = str(uuid4())
         self._next_beat = self._next_telling = now
         self.told = False  # whether the log took it once
 
@@ -40,16 +41,16 @@ class Session:
         self._journal.set_fact("epoch", str(epoch))  # before anyone hears of it, so that it is never used again
         self._report = report
 
-    def keep_up(self, now: datetime) -> None:
-        """Say what is due: who this host is, and that it is alive."""
+    def keep_up(self, now: float) -> None:
+        """Say what is due: who this host is, and that it is alive. `now`: in seconds that have passed."""
         if self._report is None:
             return
         if now >= self._next_telling:
             taken = self._say(self._report)
             self.told = self.told or taken
-            self._next_telling = now + timedelta(seconds=TELL_EVERY_S if taken else RETRY_AFTER_S)
+            self._next_telling = now + (TELL_EVERY_S if taken else RETRY_AFTER_S)
         if self.told and now >= self._next_beat:
-            self._next_beat = now + timedelta(seconds=BEAT_EVERY_S)
+            self._next_beat = now + BEAT_EVERY_S
             self._beat(self._report.epoch)
 
     def _say(self, report: HostReport) -> bool:
@@ -61,4 +62,4 @@ class Session:
 
     def _beat(self, epoch: int) -> None:
         with suppress(LogUnavailable):  # the next one says as much
-            self._reporter.beat(epoch)
+            self._reporter.beat(epoch, self.id)

@@ -33,6 +33,7 @@ class Beat:
     service_id: ServiceId
     epoch: int
     sequence: int
+    session: str = ""  # of the agent's start; empty: not known
 
 
 def kind_of_report(report: Report) -> str:

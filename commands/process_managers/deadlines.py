@@ -3,14 +3,18 @@
 Neither is a guess. A silent host is only unreachable, until it is heard of again; a missed deadline changes no state, and
 the host's next report still settles the request. A delete that waits for a host that went down is finished for its user;
 the claim stays.
+
+What passes is counted, not read from a clock that may be set: of a request the clock says once how old it is. Where that
+clock is ahead of the one that recorded it, its outcome is called unknown early, which settles nothing.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime
 from uuid import UUID, uuid5
 
 from commands.appender import Appender
@@ -22,6 +26,7 @@ from commands.instance.delete import DeleteInstance
 from commands.instance.outcome import MarkOverdue
 from commands.log.consumer import Handled
 from commands.log.port import Log, LogUnavailable
+from commands.log.reports import Beat
 from commands.process_managers.heartbeats import Heartbeats
 from commands.records import Records
 from commands.snapshots import Snapshots
@@ -64,8 +69,8 @@ DEADLINES_S: dict[type, int] = {
 class _Pending:
     position: int
     revision: int
-    since: datetime
-    deadline: datetime
+    since: float  # in seconds that have passed, as is the deadline
+    deadline: float
     deleting: bool
     cause: Cause
 
@@ -75,8 +80,13 @@ class _Session:
     """A host's newest session, up or silent."""
 
     epoch: int
+    id: str  # of the agent's start that opened it; empty: not known
     up: bool
     version: int  # of the service's stream when it became so
+
+    def is_of(self, beat: Beat) -> bool:
+        """Whether a beat is of this session, or of a later one that is not recorded yet."""
+        return beat.epoch > self.epoch or (beat.epoch == self.epoch and (beat.session in ("", self.id) or not self.id))
 
 
 class DeadlinesManager:
@@ -92,6 +102,7 @@ class DeadlinesManager:
         clock: Callable[[], datetime],
         service_down_after_s: int = SERVICE_DOWN_AFTER_S,
         keys: HostKeys | None = None,
+        elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
         self._log = the_log
         self._appender = appender
@@ -99,6 +110,7 @@ class DeadlinesManager:
         self._records = records
         self._snapshots = snapshots
         self._clock = clock
+        self._elapsed = elapsed
         self._service_down_after_s = service_down_after_s
         self._keys = keys
         self.position = -1
@@ -106,10 +118,10 @@ class DeadlinesManager:
         self._persisted = 0
         self._pending: dict[InstanceId, _Pending] = {}
         self._sessions: dict[ServiceId, _Session] = {}
-        self._heard: dict[ServiceId, datetime] = {}
+        self._heard: dict[ServiceId, float] = {}
         self._deaf = False  # the log did not answer when it was last asked
         self._heartbeats: Heartbeats | None = None
-        self._next_check = clock()
+        self._next_check = elapsed()
 
     def wait(self, timeout_s: float) -> None:
         self._log.wait_for_events(self.position, min(timeout_s, CHECK_EVERY_S))
@@ -124,9 +136,9 @@ class DeadlinesManager:
             self.position = records[-1].position
             self._persist()
             self.handled = Handled(len(records), records[-1].time)
-        now = self._clock()
+        now = self._elapsed()
         if now >= self._next_check:
-            self._next_check = now + timedelta(seconds=CHECK_EVERY_S)
+            self._next_check = now + CHECK_EVERY_S
             self._check(now)
         return bool(records)
 
@@ -138,14 +150,16 @@ class DeadlinesManager:
     def _start(self) -> None:
         """Everything older than the oldest pending request is settled: the position is kept just before that."""
         self._persisted = self.position = self._store.position(self.name)
-        now = self._clock()
+        now = self._elapsed()
         for stream in self._store.streams("service"):
             folded = self._snapshots.load(self._store, stream, self._records)
             service = folded.state
             if not service.deleted:
-                self._sessions[service.service_id] = _Session(service.epoch, service.up, folded.version)
+                self._sessions[service.service_id] = _Session(
+                    service.epoch, service.session, service.up, folded.version
+                )
                 self._heard[service.service_id] = now  # it has the whole time to be heard of after a start of ours
-        self._heartbeats = Heartbeats(self._log, self._keys)
+        self._heartbeats = Heartbeats(self._log, self._keys, self._of_present)
 
     def _note(self, record: RecordedEvent) -> None:
         event = record.event
@@ -161,11 +175,12 @@ class DeadlinesManager:
         if deadline_s is None:
             self._pending.pop(instance_id, None)
             return
+        since = self._elapsed() - max(0.0, (self._clock() - record.time).total_seconds())
         self._pending[instance_id] = _Pending(
             position=record.position,
             revision=record.version,
-            since=record.time,
-            deadline=record.time + timedelta(seconds=deadline_s),
+            since=since,
+            deadline=since + deadline_s,
             deleting=isinstance(event, InstanceDeleteRequested),
             cause=record.cause,
         )
@@ -176,11 +191,11 @@ class DeadlinesManager:
             return  # known from the start
         match event:
             case ServiceCameUp():
-                self._sessions[event.service_id] = _Session(event.epoch, True, version)
-                self._heard[event.service_id] = self._clock()
+                self._sessions[event.service_id] = _Session(event.epoch, event.session, True, version)
+                self._heard[event.service_id] = self._elapsed()
             case ServiceWentDown():
                 if session is not None:
-                    self._sessions[event.service_id] = _Session(session.epoch, False, version)
+                    self._sessions[event.service_id] = replace(session, up=False, version=version)
             case ServiceDeleted():
                 self._sessions.pop(event.service_id, None)
 
@@ -191,7 +206,7 @@ class DeadlinesManager:
             if self._appender.execute(Unit(asks=(), move=move)).moved:
                 self._persisted = settled
 
-    def _check(self, now: datetime) -> None:
+    def _check(self, now: float) -> None:
         asks = self._listen(now)
         for service_id in self._silent(now):
             session = self._sessions[service_id]
@@ -200,30 +215,23 @@ class DeadlinesManager:
         for instance_id, pending in list(self._pending.items()):
             if pending.deadline > now:
                 continue
-            waited_s = int((now - pending.since).total_seconds())
+            waited_s = int(now - pending.since)
             overdue = MarkOverdue(instance_id=instance_id, task_revision=pending.revision, waited_s=waited_s)
             asks.append(self._ask(overdue, f"overdue/{instance_id}/{pending.revision}", pending))
             if pending.deleting:
                 # With its host away the delete is finished for its user; where the host is up it makes no new work.
                 again = DeleteInstance(instance_id=instance_id, project_id=None)
                 asks.append(self._ask(again, f"delete/{instance_id}/{pending.revision}/{waited_s}", pending))
-            self._pending[instance_id] = _Pending(
-                position=pending.position,
-                revision=pending.revision,
-                since=pending.since,
-                deadline=now + timedelta(seconds=self._service_down_after_s),
-                deleting=pending.deleting,
-                cause=pending.cause,
-            )
+            self._pending[instance_id] = replace(pending, deadline=now + self._service_down_after_s)
         if asks:
             self._appender.execute(Unit(asks=asks))
 
-    def _silent(self, now: datetime) -> list[ServiceId]:
+    def _silent(self, now: float) -> list[ServiceId]:
         """The hosts that count as up and were not heard of for too long, though they could have been."""
         silent = [
             service_id
             for service_id, session in self._sessions.items()
-            if session.up and (now - self._heard.get(service_id, now)).total_seconds() > self._service_down_after_s
+            if session.up and now - self._heard.get(service_id, now) > self._service_down_after_s
         ]
         if not silent and not self._deaf:
             return []
@@ -241,15 +249,19 @@ class DeadlinesManager:
             return []
         return silent if heard_all else []
 
-    def _listen(self, now: datetime) -> list[Ask]:
+    def _of_present(self, beat: Beat) -> bool:
+        session = self._sessions.get(beat.service_id)
+        return session is None or session.is_of(beat)
+
+    def _listen(self, now: float) -> list[Ask]:
         """Take in the heartbeats; a host that was down and beats is up again."""
         asks = []
         assert self._heartbeats is not None
         for beat in self._heartbeats.listen(BATCH):
             service_id, epoch = beat.service_id, beat.epoch
             session = self._sessions.get(service_id)
-            if session is None or epoch < session.epoch:
-                continue  # of a session that has been replaced
+            if session is None:
+                continue  # it has yet to say what it is
             self._heard[service_id] = now
             if not session.up and epoch == session.epoch:
                 up = MarkServiceUp(service_id=service_id, epoch=epoch)

@@ -1,4 +1,4 @@
-"""The heartbeats that say something: a host's own word, and newer than the last one of its session.
+"""The heartbeats that say something: a host's own word, of its present session, and newer than the last one of it.
 
 Heard from now on only, and remembered in memory: a beat is never an event, and says nothing once it is old.
 """
@@ -6,6 +6,7 @@ Heard from now on only, and remembered in memory: a beat is never an event, and 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from commands.host_keys import HostKeys, NotVerified
 from commands.log.port import HEARTBEATS, LogRecord, Messages
@@ -18,8 +19,8 @@ from domain.identifiers import ServiceId
 
 
 class Heartbeats:
-    def __init__(self, the_log: Messages, keys: HostKeys | None) -> None:
-        """Without keys every beat is believed.
+    def __init__(self, the_log: Messages, keys: HostKeys | None, of_present: Callable[[Beat], bool]) -> None:
+        """`of_present`: whether a beat is of its host's present session. Without keys every beat is believed.
 
         Raises:
             LogUnavailable
@@ -27,7 +28,8 @@ class Heartbeats:
         self._log = the_log
         self._reader = TopicReader(the_log, HEARTBEATS, the_log.end(HEARTBEATS))
         self._keys = keys
-        self._last: dict[ServiceId, tuple[int, int]] = {}  # epoch and sequence
+        self._of_present = of_present
+        self._last: dict[ServiceId, Beat] = {}
         self._refused = Refused("heartbeat", REPORTS_REFUSED)
 
     def listen(self, limit: int) -> list[Beat]:
@@ -64,9 +66,19 @@ class Heartbeats:
         if signed is not None and beat.service_id != signed.service_id:
             self._refused.note("not_yours", host, f"it beats for service {beat.service_id}")
             return None
-        if (beat.epoch, beat.sequence) <= self._last.get(beat.service_id, (0, 0)):
+        if not self._of_present(beat):
+            said = f"session {beat.epoch} of this host is another agent's by now"
+            self._refused.note("superseded", host, said, logging.INFO)
+            return None
+        if _is_old(beat, self._last.get(beat.service_id)):
             said = f"beat {beat.sequence} of session {beat.epoch} was heard before"
             self._refused.note("repeated", host, said, logging.INFO)
             return None
-        self._last[beat.service_id] = (beat.epoch, beat.sequence)
+        self._last[beat.service_id] = beat
         return beat
+
+
+def _is_old(beat: Beat, last: Beat | None) -> bool:
+    if last is None or beat.epoch != last.epoch:
+        return last is not None and beat.epoch < last.epoch
+    return beat.session == last.session and beat.sequence <= last.sequence

@@ -78,7 +78,7 @@ class OrdersManager:
         self.handled: Handled | None = None
         self._persisted = 0
         self._instances: OrderedDict[StreamId, Folded] = OrderedDict()
-        self._epochs: dict[ServiceId, int] = {}
+        self._epochs: dict[ServiceId, tuple[int, str]] = {}  # and the session that opened it
         self._hosts: set[ServiceId] = set()
 
     def wait(self, timeout_s: float) -> None:
@@ -125,7 +125,7 @@ class OrdersManager:
         if category_of(record.stream) in ("host_key", "service"):
             self._hosts.add(_service_of(record.stream))
         if isinstance(event, ServiceCameUp):
-            self._epochs[event.service_id] = event.epoch
+            self._epochs[event.service_id] = event.epoch, event.session
             return self._all_of_host(event.service_id)
         if category_of(record.stream) != "instance":
             return ()
@@ -184,13 +184,14 @@ class OrdersManager:
     def _folded(self, stream: StreamId) -> Folded:
         return self._snapshots.load(self._store, stream, self._records)
 
-    def _epoch(self, service_id: ServiceId) -> int:
+    def _epoch(self, service_id: ServiceId) -> tuple[int, str]:
         if service_id not in self._epochs:
-            self._epochs[service_id] = self._folded(service_stream(service_id)).state.epoch
+            service = self._folded(service_stream(service_id)).state
+            self._epochs[service_id] = service.epoch, service.session
         return self._epochs[service_id]
 
     def _order(self, instance: Instance, residence: Residence) -> Message:
-        order = order_of(instance, residence.host, self._store.incarnation, self._epoch(residence.service_id))
+        order = order_of(instance, residence.host, self._store.incarnation, *self._epoch(residence.service_id))
         return Message(orders_topic(residence.service_id), _key(instance, residence), orjson.dumps(to_plain(order)))
 
     def _drop_payloads(self, instance: Instance) -> None:
@@ -199,7 +200,7 @@ class OrdersManager:
             self._vault.drop_payloads(instance_stream(instance.id))
 
 
-def order_of(instance: Instance, host: HostName, incarnation: str, epoch: int) -> Order:
+def order_of(instance: Instance, host: HostName, incarnation: str, epoch: int, session: str = "") -> Order:
     """The whole wanted state of a residency, as the instance is now."""
     act = None if instance.task_state is None else _PENDING.get(instance.task_state)
     if instance.purge_pending or act is Act.PURGE:
@@ -214,6 +215,7 @@ def order_of(instance: Instance, host: HostName, incarnation: str, epoch: int) -
         order_id=f"{instance.id}/{instance.revision}",
         host=host,
         epoch=epoch,
+        session=session,
         generation=instance.revision,
         task_revision=instance.task_revision,
         act=act,

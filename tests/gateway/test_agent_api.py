@@ -279,6 +279,18 @@ def test_a_host_that_asks_without_end_hurts_itself(api: Offered, monkeypatch: py
     assert asked(api, api.alpha, path).status_code == 200
 
 
+def test_a_gateway_whose_clock_is_set_back_soon_hears_a_host_again_that_asked_too_often(
+    api: Offered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.host_requests.NONCES_A_HOST", 3)
+    path = user_data(api.guest_on(api.alpha))
+    assert [asked(api, api.alpha, path).status_code for _ in range(4)] == [200, 200, 200, 429]
+    api.set_by = -3600
+    api.now += 121
+
+    assert asked(api, api.alpha, path, later=-3600).status_code == 200
+
+
 # what can go wrong
 
 

@@ -25,8 +25,12 @@ class Store:
 class Clock:
     def __init__(self) -> None:
         self.now = 1_000_000.0
+        self.set_by = 0.0
 
     def __call__(self) -> float:
+        return self.now + self.set_by
+
+    def elapsed(self) -> float:
         return self.now
 
 
@@ -42,7 +46,7 @@ def store() -> Store:
 
 @pytest.fixture
 def cache(tmp_path: Path, clock: Clock) -> ImageCache:
-    return ImageCache(tmp_path / "images", max_bytes=2 * len(CONTENT), clock=clock)
+    return ImageCache(tmp_path / "images", max_bytes=2 * len(CONTENT), clock=clock, elapsed=clock.elapsed)
 
 
 def files(cache: ImageCache) -> set[str]:
@@ -169,8 +173,19 @@ def test_an_image_asked_for_lately_stays_for_the_guest_that_is_being_made(
     assert cache.trim(in_use=set()) == []
 
 
+def test_a_clock_that_is_set_makes_no_image_older(cache: ImageCache, store: Store, clock: Clock) -> None:
+    for image_id in ("one", "two", "three"):
+        cache.ensure(image_id, None, None, store.fetch)
+    clock.set_by += 2 * FRESH_S
+    assert cache.trim(in_use=set()) == []
+
+    clock.set_by -= 4 * FRESH_S
+    clock.now += FRESH_S
+    assert len(cache.trim(in_use=set())) == 1
+
+
 def test_a_removed_image_is_downloaded_again(tmp_path: Path, store: Store, clock: Clock) -> None:
-    cache = ImageCache(tmp_path, max_bytes=0, clock=clock)
+    cache = ImageCache(tmp_path, max_bytes=0, clock=clock, elapsed=clock.elapsed)
     cache.ensure("an-id", None, None, store.fetch)
     clock.now += FRESH_S
     assert len(cache.trim(in_use=set())) == 1

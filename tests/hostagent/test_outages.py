@@ -204,6 +204,45 @@ def test_a_session_that_is_told_again_is_told_in_the_same_words_and_recorded_onc
     assert [r.type for r in ledger.history() if r.type == "service.came_up"] == ["service.came_up"]
 
 
+# a clock that is set
+
+
+def test_a_host_whose_clock_is_set_back_goes_on_beating(ledger: Ledger) -> None:
+    ledger.pass_time(20)
+    ledger.clock.set_by(-3600)
+    ledger.pass_time(180)
+
+    assert [r.type for r in ledger.history() if r.type == "service.went_down"] == []
+    assert len(sessions(ledger)) == 4, "and says who it is"
+
+
+def test_a_host_whose_clock_is_set_back_looks_round_and_tries_again_as_ever(ledger: Ledger) -> None:
+    [kept, stopped] = ledger.running(2)
+    host = ledger.hosts["alpha"]
+    host.faults.crash("power_off", error=HypervisorUnreachable("the connection broke"))
+    ledger.stop(stopped)
+    ledger.settle()
+    host.driver.changed = None
+    host.switch_power(kept, PowerState.SHUTDOWN)
+    ledger.clock.set_by(-3600)
+
+    ledger.pass_time(6)
+    assert ledger.instance(stopped).vm_state is VmState.STOPPED
+    ledger.pass_time(60)
+    assert ledger.instance(kept).vm_state is VmState.STOPPED
+
+
+def test_an_end_is_remembered_though_the_clock_is_set_a_month_ahead(ledger: Ledger) -> None:
+    _, spawn = spawned_and_gone(ledger)
+    ledger.clock.set_by(30 * 86_400)
+    ledger.pass_time(120)
+
+    give(ledger, spawn)
+    ledger.settle()
+
+    assert ledger.hosts["alpha"].guests() == {}
+
+
 # orders from the past
 
 

@@ -102,6 +102,17 @@ def test_the_one_thing_to_do(wanted: Order, power: PowerState | None, entry: Ent
     assert reconcile(wanted, guest(power), entry) == action
 
 
+def test_an_order_for_another_agent_of_this_host_is_refused() -> None:
+    """Two machines with one credential open the same epoch; each order is for the one whose session was recorded."""
+    given = replace(order, session="theirs")
+
+    refused = refuses(given, NOTHING, given.epoch, "mine")
+
+    assert refused is not None
+    assert refused.reason == "replaced"
+    assert refuses(given, NOTHING, given.epoch, "theirs") is None
+
+
 @pytest.mark.parametrize(
     ("changes", "entry", "epoch", "reason"),
     [

@@ -4,6 +4,7 @@ is believed, and it is shown."""
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from commands.log.reports import decode_report, encode_report
 from commands.log.signed import REPORT, read_envelope, seal
 from commands.orders import Act, Order
 from commands.reports import HostReport, OutcomeReport, Report
+from deploy.region import Part
 from domain.serialization import from_plain, to_plain
 from hostagent.drivers.fake_controls import creates
 from hostagent.host_key import HostCredential
@@ -214,26 +216,22 @@ def test_an_order_of_an_older_session_or_for_a_guest_whose_time_is_over_is_refus
     )
     agent = region.part(host)
 
-    def shown(reason: str) -> None:
-        eventually(
-            lambda: any(reason in line and spawn.order_id in line for line in agent.logged().splitlines()),
-            f"the agent says that an order is refused: {reason}",
-            within_s=60,
-        )
+    def refused(order: Order, reason: str) -> None:
+        """Again until it is for this reason: the end of the guest's time reaches the agent after its user."""
 
-    def order_again(order: Order) -> None:
-        kafka.put(topic, orjson.dumps(to_plain(order)), f"{made}/{host}")
+        def shown() -> bool:
+            kafka.put(topic, orjson.dumps(to_plain(order)), f"{made}/{host}")
+            return any(reason in line and spawn.order_id in line for line in agent.logged().splitlines())
 
-    order_again(replace(spawn, epoch=spawn.epoch - 1))
-    shown("epoch")
-    order_again(spawn)
-    shown("generation")
+        eventually(shown, f"the agent says that an order is refused: {reason}", within_s=60)
+
+    refused(replace(spawn, epoch=spawn.epoch - 1), "epoch")
+    refused(spawn, "generation")
     with User(region) as user:
         user.delete_server(made)
         user.wait_until_gone(made)
         eventually(lambda: made not in fake_guests(region, 2), "the guest is gone", within_s=60)
-        order_again(spawn)
-        shown("ended")
+        refused(spawn, "ended")
         still = user.create_server(user.upload_image(), flavor)  # the agent goes on with what comes after
         user.wait_for(still, "ACTIVE")
         user.delete_server(still)
@@ -262,3 +260,60 @@ def test_an_agent_whose_key_is_revoked_is_heard_no_more_and_enrolled_again_is(re
     with User(region, "admin") as admin:
         services = admin.get("/os-services?binary=nova-compute")["services"]
         assert {s["host"]: s["state"] for s in services if s["host"] == agent.name} == {agent.name: "up"}
+
+
+def test_of_two_machines_with_one_credential_the_first_holds_the_guests_and_the_other_none(
+    region: RegionLedger,
+) -> None:
+    agent, own = region.agents[0], region.host_directory(1)
+    copy = region.region.directory / "hosts" / "copy"
+    copy.mkdir(mode=0o700)
+    shutil.copy(own / "credential.json", copy)
+    arguments = [str(copy) if word == str(own) else word for word in agent.arguments]
+    arguments[arguments.index("--credential") + 1] = str(copy / "credential.json")
+    second = Part("copy", arguments, region.region.logs / "copy.log").start()
+    try:
+        inbox_says(region, "superseded", agent.name, "another agent speaks for it")
+        with User(region, "admin") as admin:
+            flavor = admin.create_flavor("copied")
+            zone = {"availability_zone": f"nova:{agent.name}"}
+            made = [admin.create_server(admin.upload_image(), flavor, **zone) for _ in range(3)]
+            for server in made:
+                admin.wait_for(server, "ACTIVE")
+            eventually(
+                lambda: "another agent opened" in second.logged(), "the copy says that it was replaced", within_s=60
+            )
+            assert creates(copy / "fake") == {}
+            for server in made:
+                admin.delete_server(server)
+                admin.wait_until_gone(server)
+    finally:
+        second.kill()
+
+
+def test_an_agent_that_lost_its_journal_makes_no_guest_again_and_is_taken_over_by_enrolling(
+    region: RegionLedger,
+) -> None:
+    agent, own = region.agents[0], region.host_directory(1)
+    before = creates(own / "fake")
+    agent.kill()
+    for file in own.glob("journal.db*"):
+        file.unlink()
+    agent.begin()
+    try:
+        eventually(
+            lambda: "another agent opened" in agent.logged() or "older than" in agent.logged(),
+            "its old orders are refused",
+            within_s=60,
+        )
+        inbox_says(region, "superseded", agent.name)
+        assert creates(own / "fake") == before
+    finally:
+        agent.kill()
+        (own / "credential.json").write_text(region.command("host", "enroll", agent.name).stdout)
+        for file in own.glob("journal.db*"):
+            file.unlink()
+        came_up = region.recorded("service.came_up")
+        agent.start()
+        eventually(lambda: region.recorded("service.came_up") > came_up, "the host is up again", within_s=60)
+    assert creates(own / "fake") == before

@@ -74,10 +74,15 @@ class Offered:
         self.alpha, self.beta = enroll(ledger, "alpha"), enroll(ledger, "beta")
         self.images = FakeImages()
         self.now = 1_900_000_000.0
-        keys = HostKeys(
-            ledger.store, Snapshots(ledger.vault), ledger.records, clock=lambda: ledger.clock.now.timestamp()
+        self.set_by = 0.0  # somebody has set the gateway's clock
+        keys = HostKeys(ledger.store, Snapshots(ledger.vault), ledger.records, clock=ledger.clock.elapsed)
+        api = agent_api(
+            ledger.storage,
+            keys,
+            self.images,  # type: ignore[arg-type]
+            lambda: self.now + self.set_by,
+            lambda: self.now,
         )
-        api = agent_api(ledger.storage, keys, self.images, lambda: self.now)  # type: ignore[arg-type]
         self.app = Site({"agent": api})
 
     def guest_on(self, host: HostCredential, what: str = "guest") -> InstanceId:

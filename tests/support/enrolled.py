@@ -41,9 +41,7 @@ class Enrolled:
 
     def new_keys(self) -> HostKeys:
         ledger = self.ledger
-        return HostKeys(
-            ledger.store, Snapshots(ledger.vault), ledger.records, clock=lambda: ledger.clock.now.timestamp()
-        )
+        return HostKeys(ledger.store, Snapshots(ledger.vault), ledger.records, clock=ledger.clock.elapsed)
 
     def start_inbox(self) -> None:
         ledger = self.ledger
@@ -59,6 +57,7 @@ class Enrolled:
             Snapshots(ledger.vault),
             ledger.clock,
             keys=self.keys,
+            elapsed=ledger.clock.elapsed,
         )
 
     # what comes over the wire
@@ -70,9 +69,9 @@ class Enrolled:
         credential = self.credentials[by] if isinstance(by, str) else by
         return seal(REPORT, credential, encode_report(report))
 
-    def beat(self, by: str | HostCredential, epoch: int, sequence: int) -> bytes:
+    def beat(self, by: str | HostCredential, epoch: int, sequence: int, session: str = "") -> bytes:
         credential = self.credentials[by] if isinstance(by, str) else by
-        beat = Beat(service_id=credential.service_id, epoch=epoch, sequence=sequence)
+        beat = Beat(service_id=credential.service_id, epoch=epoch, sequence=sequence, session=session)
         return seal(HEARTBEAT, credential, encode_beat(beat))
 
     def send_beat(self, value: bytes, key: str = "anyone") -> None:

@@ -74,11 +74,20 @@ COMPONENTS = ("build", "orders", "inbox", "deadlines")
 class Clock:
     def __init__(self) -> None:
         self.now = datetime(2030, 1, 1, tzinfo=UTC)
+        self._elapsed = 0.0
 
     def __call__(self) -> datetime:
         return self.now
 
+    def elapsed(self) -> float:
+        return self._elapsed
+
     def advance(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+        self._elapsed += seconds
+
+    def set_by(self, seconds: float) -> None:
+        """Somebody sets the clock; no time passes."""
         self.now += timedelta(seconds=seconds)
 
 
@@ -332,6 +341,7 @@ class TestHost:
             InlineExecutor(),
             ledger.clock,
             self.signer,
+            ledger.clock.elapsed,
         )
 
 
@@ -374,7 +384,14 @@ class Ledger:
 
     def command_side(self) -> CommandSide:
         """Another set of everything on the command side, on the same store and log."""
-        return command_side(self.storage, self.storage.log, FakeNetworks(), self.clock, self._quota_defaults)
+        return command_side(
+            self.storage,
+            self.storage.log,
+            FakeNetworks(),
+            self.clock,
+            self._quota_defaults,
+            elapsed=self.clock.elapsed,
+        )
 
     def open_views(self) -> Views:
         return Views(self.directory / "views.db", self.log, projections())

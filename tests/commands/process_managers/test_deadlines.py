@@ -91,10 +91,26 @@ def test_the_beats_of_a_session_that_was_replaced_do_not_count(ledger: Ledger) -
     freeze(ledger)
     for _ in range(10):
         ledger.clock.advance(10)
-        old._reporter.beat(1)
+        old._reporter.beat(1, old._session.id)
         ledger.settle()
 
     assert service_events(ledger) == ["came_up", "came_up", "went_down"]
+
+
+@pytest.mark.parametrize("seconds", [61, 86_400, -61, -86_400])
+def test_a_clock_that_is_set_makes_no_host_silent_and_hides_none_that_is(ledger: Ledger, seconds: float) -> None:
+    ledger.pass_time(20)
+    ledger.clock.set_by(seconds)
+    ledger.pass_time(120)
+    assert service_events(ledger) == ["came_up"]
+
+    freeze(ledger)
+    ledger.pass_time(40)
+    ledger.clock.set_by(seconds)
+    ledger.pass_time(15)
+    assert service_events(ledger) == ["came_up"]
+    ledger.pass_time(20)
+    assert service_events(ledger) == ["came_up", "went_down"]
 
 
 def test_a_manager_that_starts_gives_every_host_its_whole_time(ledger: Ledger) -> None:
@@ -135,6 +151,42 @@ def test_a_request_past_its_deadline_is_of_unknown_outcome_once(ledger: Ledger) 
     assert ledger.instance(instance_id).overdue
     assert ledger.instance(instance_id).task_state is TaskState.POWERING_OFF, "nothing is assumed"
     assert ledger.history_of(instance_id).count("outcome_unknown") == 1
+
+
+@pytest.mark.parametrize("seconds", [-86_400, -200, 200, 86_400])
+def test_a_clock_that_is_set_moves_no_deadline(ledger: Ledger, seconds: float) -> None:
+    [instance_id] = ledger.running()
+    freeze(ledger)
+    ledger.stop(instance_id)
+    ledger.settle()
+    ledger.clock.set_by(seconds)
+
+    ledger.pass_time(290)
+    assert not ledger.instance(instance_id).overdue
+    ledger.pass_time(20)
+    assert ledger.instance(instance_id).overdue
+    [unknown] = [r.event for r in ledger.history() if r.type == "instance.outcome_unknown"]
+    assert 300 <= unknown.waited_s <= 310
+
+
+@pytest.mark.parametrize("ahead_s", [-3600, 3600])
+def test_where_a_manager_that_starts_has_another_clock_a_deadline_comes_all_the_same(
+    ledger: Ledger, ahead_s: float
+) -> None:
+    """Early where its clock is ahead: that settles nothing. Never later than the whole time after its start."""
+    [instance_id] = ledger.running()
+    freeze(ledger)
+    ledger.stop(instance_id)
+    ledger.settle()
+    ledger.clock.set_by(ahead_s)
+    ledger.restart("deadlines")
+
+    ledger.pass_time(305)
+
+    assert ledger.instance(instance_id).overdue
+    thaw(ledger)
+    ledger.pass_time(90)
+    assert ledger.instance(instance_id).vm_state is VmState.STOPPED
 
 
 def test_a_late_report_settles_what_was_overdue(ledger: Ledger) -> None:

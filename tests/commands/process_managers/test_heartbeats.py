@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from commands.log.port import HEARTBEATS
 from commands.log.reports import Beat, encode_beat
 from commands.log.signed import HEARTBEAT, seal
+from commands.process_managers.deadlines import DeadlinesManager
 from domain.identifiers import ServiceId
 from gateway import enrollment
 from tests.support.enrolled import Counted, Enrolled
@@ -65,6 +66,56 @@ def test_beats_of_this_session_that_are_older_than_the_last_count_no_more(enroll
     enrolled.ledger.pass_time(1)
 
     assert silent_while(enrolled, lambda n: enrolled.beat("alpha", epoch, n + 1)) == {"repeated": 12}
+
+
+def test_a_second_machine_with_the_same_credential_keeps_no_dead_host_up(enrolled: Enrolled) -> None:
+    """Both opened the same epoch; the session that was recorded is the one that counts."""
+    epoch = enrolled.ledger.hosts["alpha"].agent._session.epoch
+
+    assert silent_while(enrolled, lambda n: enrolled.beat("alpha", epoch, 1000 + n, "the copy")) == {"superseded": 12}
+
+
+def test_a_second_machine_with_the_same_credential_silences_no_host(enrolled: Enrolled) -> None:
+    """Its beats may be far ahead of those of the one that counts."""
+    ledger, before = enrolled.ledger, turns(enrolled.ledger)
+    epoch = ledger.hosts["alpha"].agent._session.epoch
+    for number in range(12):
+        enrolled.send_beat(enrolled.beat("alpha", epoch, 1000 + number, "the copy"))
+        ledger.pass_time(10)
+
+    assert turns(ledger) == before
+
+
+def test_what_another_said_of_a_session_before_it_was_recorded_silences_no_host(enrolled: Enrolled) -> None:
+    ledger, host = enrolled.ledger, enrolled.ledger.hosts["alpha"]
+    enrolled.send_beat(enrolled.beat("alpha", host.agent._session.epoch + 1, 1000, "the copy"))
+    ledger.pass_time(5)
+    host.restart()
+    ledger.pass_time(10)
+    before = turns(ledger)
+    ledger.pass_time(120)
+
+    assert turns(ledger) == before
+
+
+@pytest.mark.parametrize("known", ["only to the ledger", "only to the agent"])
+def test_a_session_that_has_no_id_yet_counts_by_its_epoch(enrolled: Enrolled, known: str) -> None:
+    """An agent, or a record, from before sessions had ids."""
+    ledger = enrolled.ledger
+    agent = ledger.hosts["alpha"].agent
+    epoch, session = agent._session.epoch, agent._session.id
+    if known == "only to the agent":
+        deadlines = ledger.parts["deadlines"]
+        assert isinstance(deadlines, DeadlinesManager)
+        deadlines._sessions[agent.service_id] = replace(deadlines._sessions[agent.service_id], id="")
+    ledger.hosts["alpha"].paused = True
+    before = turns(ledger)
+    for number in range(12):
+        beats_as = session if known == "only to the agent" else ""
+        enrolled.send_beat(enrolled.beat("alpha", epoch, 1000 + number, beats_as))
+        ledger.pass_time(10)
+
+    assert turns(ledger) == before
 
 
 def test_nobody_beats_for_another(enrolled: Enrolled) -> None:
@@ -128,4 +179,4 @@ def test_a_stranger_with_a_key_of_its_own_is_nobody(enrolled: Enrolled) -> None:
 def test_without_keys_beats_are_plain(ledger: Ledger) -> None:
     [beat] = ledger.messages(HEARTBEATS)
 
-    assert orjson.loads(beat.value or b"").keys() == {"service_id", "epoch", "sequence"}
+    assert orjson.loads(beat.value or b"").keys() == {"service_id", "epoch", "sequence", "session"}
