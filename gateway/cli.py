@@ -35,8 +35,15 @@ Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Where all sta
 Store = Annotated[
     str | None,
     typer.Option(
-        "--store", metavar="URL", help="postgresql://… of a distributed ledger.", envvar="COMPUTE_LEDGER_STORE"
+        "--store",
+        metavar="URL",
+        help="postgresql://… of a distributed ledger.",
+        envvar="COMPUTE_LEDGER_STORE",
     ),
+]
+Kafka = Annotated[
+    str | None,
+    typer.Option("--kafka", metavar="HOST:PORT", help="Kafka of a distributed ledger.", envvar="COMPUTE_LEDGER_KAFKA"),
 ]
 ConfigFile = Annotated[
     list[Path] | None,
@@ -113,10 +120,7 @@ def up(
         typer.Option(**one_of(Role), help="A role of a distributed ledger; repeatable. None: all in one process."),
     ] = None,
     store: Store = None,
-    kafka: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Kafka of a distributed ledger.", envvar="COMPUTE_LEDGER_KAFKA"),
-    ] = None,
+    kafka: Kafka = None,
     credential: Annotated[
         Path | None, typer.Option(metavar="FILE", help="What `host enroll` printed, for the role agent.")
     ] = None,
@@ -228,12 +232,23 @@ def verify(data: Data = DATA, store: Store = None, config_file: ConfigFile = Non
 
 
 @app.command()
-def doctor(data: Data = DATA) -> None:
-    """Tell what is here, what is missing, and how to get it."""
+def doctor(data: Data = DATA, store: Store = None, kafka: Kafka = None, config_file: ConfigFile = None) -> None:
+    """Tell what is here, what is missing, and how to get it; of a distributed ledger, how it does. Exits 1 on a FAIL."""
     from gateway import doctor as checks
+    from gateway import settings
 
+    found_all = checks.examine(data)
+    try:
+        chosen = settings.load(config_file or [])
+        if store or kafka or chosen.database.connection or chosen.kafka.bootstrap_servers:
+            from gateway import doctor_distributed
+
+            of_kafka = settings.kafka_options(chosen, kafka)
+            found_all = doctor_distributed.examine(data, settings.store_options(chosen, data, store), of_kafka)
+    except settings.SettingsInvalid as error:
+        fail(str(error), 2)
     worst = 0
-    for found in checks.examine(data):
+    for found in found_all:
         typer.echo(f"{found.mark} {found.what}: {found.said}")
         worst = max(worst, found.weight)
     if worst > 1:

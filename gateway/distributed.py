@@ -22,6 +22,7 @@ from commands.inbox import Inbox
 from commands.log.consumer import Consumer
 from commands.log.elected import Elected, Seats
 from commands.log.kafka_messages import KafkaMessages
+from commands.log.kafka_watch import KafkaWatch
 from commands.log.port import LEDGER, REPORTS, Messages
 from commands.log.relay import Relay
 from commands.log.runner import Runner
@@ -31,6 +32,7 @@ from commands.process_managers.deadlines import DeadlinesManager
 from commands.process_managers.orders import OrdersManager
 from commands.snapshots import Snapshots
 from domain.identifiers import HostName
+from gateway.clocks import StoreClock
 from gateway.directory_lock import DirectoryInUse, lock
 from gateway.options import AgentOptions, RoleOptions, StoreOptions
 from gateway.roles import Role, RoleNeeds
@@ -87,14 +89,17 @@ class Distributed:
             self.hosts.append(self._host(options.agent))
             consumers += self.hosts[0].consumers
         self.runner = Runner(self.messages, consumers)
+        self._kafka_watch = KafkaWatch(options.kafka)
 
     def start(self) -> None:
+        self._kafka_watch.start()
         if self.ledger is not None:
             self.ledger.start()
         self.runner.start()
 
     def stop(self) -> bool:
         """Whether no call to a hypervisor was left unfinished."""
+        self._kafka_watch.close()
         self.runner.stop()
         if self.ledger is not None:
             self.ledger.seats.close()
@@ -128,7 +133,8 @@ class Distributed:
 
     def shown(self) -> dict[str, Check]:
         """Checks that make nothing unready."""
-        return self._kafka() if self._does_without_kafka() else {}
+        clock: dict[str, Check] = {} if self.ledger is None else {"clock": self.ledger.clock}
+        return clock | self._kafka() if self._does_without_kafka() else clock
 
     def metrics(self) -> ProcessMetrics:
         from gateway.metrics import ProcessMetrics
@@ -173,11 +179,14 @@ class LedgerRoles:
     """The roles that have the store."""
 
     def __init__(self, options: RoleOptions, store: StoreOptions) -> None:
+        from commands.postgresql_inspection import ahead_of_store_s
+
         self._common = options.common
         roles = options.roles
         self.storage = _reached(lambda: open_shared_storage(store.url, store.vault_key_file, options.name))
         self.delivery: Delivery = open_delivery(self.storage, store.url, options.kafka)
         the_log = self.delivery.log
+        self.clock = StoreClock(lambda: ahead_of_store_s(store.url, options.name))
         self.networks = StandaloneNetworks(name=self._common.network_name, bridge=self._common.bridge)
         self.host_keys = HostKeys(self.storage.store, Snapshots(self.storage.vault), self.storage.records)
         side = command_side(
@@ -212,7 +221,10 @@ class LedgerRoles:
             )
 
     def start(self) -> None:
+        self.clock.warn()
         self.appender.start()
+        if self.gateway is not None:
+            self.gateway.reading.start()
 
     def readiness(self) -> dict[str, Check]:
         store = self.storage.store
@@ -229,6 +241,7 @@ class LedgerRoles:
     def close(self) -> None:
         self.appender.stop()
         if self.gateway is not None:
+            self.gateway.reading.close()
             self.gateway.backend.views.close()
         if self.views is not None:
             self.views.close()

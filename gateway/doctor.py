@@ -1,4 +1,4 @@
-"""`compute-ledger doctor`: what is here, what is missing, and how to get it."""
+"""`compute-ledger doctor`: what is here, what is missing, and how to get it. See also `doctor_distributed.py`."""
 
 from __future__ import annotations
 
@@ -55,6 +55,8 @@ def _directory(data: Path) -> Found:
     place = data
     while not place.exists():
         place = place.parent
+    if not place.is_dir():
+        return Found("data", f"{place} is not a directory", 2)
     if not os.access(place, os.W_OK):
         return Found("data", f"{place} cannot be written", 2)
     free_gib = shutil.disk_usage(place).free // 1024**3

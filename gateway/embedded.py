@@ -89,9 +89,11 @@ class Embedded:
     def start(self) -> None:
         self._appender.start()
         self.runner.start()
+        self._reading.start()
 
     def stop(self) -> bool:
         """Whether no call to a hypervisor was left unfinished."""
+        self._reading.close()
         self.runner.stop()
         idle = wait_until_idle(self._hosts)
         self._appender.stop()

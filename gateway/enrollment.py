@@ -7,6 +7,7 @@ already is enrolled as what it is, so that one which runs can be given a key.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 from uuid import uuid4
@@ -25,7 +26,7 @@ from commands.records import Records
 from commands.snapshots import Snapshots
 from commands.vault import Vault
 from domain.errors import DomainError, HostNotEnrolled
-from domain.identifiers import HostName, NodeId, RequestId, service_stream
+from domain.identifiers import HostName, NodeId, RequestId, ServiceId, service_stream
 from domain.recorded import Cause
 from hostagent.host_key import HostCredential
 
@@ -78,20 +79,35 @@ def revoke(ledger: Ledger, name: str) -> None:
     _record(ledger, RevokeHost(service_id=known.service_id))
 
 
-def listing(ledger: Ledger) -> Iterator[str]:
-    """Every host that has or had a key, a line of JSON each."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedHost:
+    host: HostName
+    service_id: ServiceId
+    key: str  # "enrolled" or "revoked"
+    state: str  # "never seen", "up" or "down"
+    since: datetime | None  # it is up or down
+    epoch: int  # of its agent's last session
+
+
+def hosts(ledger: Ledger) -> Iterator[ListedHost]:
+    """Every host that has or had a key."""
     for known in known_hosts(ledger.store, Snapshots(ledger.vault), ledger.records):
         if known.key is not None:
             service = known.service
-            line = {
-                "host": known.host,
-                "service_id": known.service_id,
-                "key": "revoked" if known.key.revoked else "enrolled",
-                "state": "never seen" if service is None else "up" if service.up else "down",
-                "since": None if service is None else _turned(ledger, known),
-                "epoch": known.epoch,
-            }
-            yield orjson.dumps(line).decode()
+            yield ListedHost(
+                host=known.host,
+                service_id=known.service_id,
+                key="revoked" if known.key.revoked else "enrolled",
+                state="never seen" if service is None else "up" if service.up else "down",
+                since=None if service is None else _turned(ledger, known),
+                epoch=known.epoch,
+            )
+
+
+def listing(ledger: Ledger) -> Iterator[str]:
+    """The same, a line of JSON each."""
+    for host in hosts(ledger):
+        yield orjson.dumps(host).decode()
 
 
 def _turned(ledger: Ledger, known: KnownHost) -> datetime | None:

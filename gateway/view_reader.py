@@ -13,10 +13,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from commands.event_store import StoreUnavailable
 from commands.log.port import Events
 from gateway.faults import Fault
 from projections.views import Views
@@ -27,6 +29,7 @@ FAR_BEHIND = 5000  # events
 CATCH_UP_S = 10.0
 POLL_S = 0.001  # while a read waits for another process's views
 SEARCH_EVERY_S = 1.0
+LOOK_EVERY_S = 1.0
 
 Prepare = Callable[[sqlite3.Connection], None]
 
@@ -140,10 +143,32 @@ class Reading:
         self._source = source
         self._clock = clock
         self._stood: tuple[int, float] | None = None  # where, behind the head, and since when
+        self._guard = threading.Lock()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Look every second, so that who asks later is told since when they stand still."""
+        self._thread = threading.Thread(target=self._watch, name="reading", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._closing.wait(LOOK_EVERY_S):
+            with suppress(StoreUnavailable):
+                self()
 
     def __call__(self) -> str | None:
         """What is wrong, if anything."""
         head = self._head()
+        with self._guard:
+            return self._compared(head)
+
+    def _compared(self, head: int) -> str | None:
         position, now = self._source.position(), self._clock()
         if position < 0:
             return "there are none on this machine"
@@ -155,7 +180,7 @@ class Reading:
         elif self._stood is None or self._stood[0] != position:
             self._stood = (position, now)
         elif now - self._stood[1] > CATCH_UP_S:
-            return f"{behind} events behind, and they stand still"
+            return f"{behind} events behind, and they have stood still for {now - self._stood[1]:.0f} s"
         return None
 
 
@@ -234,13 +259,18 @@ class OwnViews:
         self._database.close()
 
 
+def position_of_views(database: sqlite3.Connection) -> int:
+    """How far the views of a file have come."""
+    return int(database.execute("SELECT COALESCE(MIN(position), -1) FROM view_generations").fetchone()[0])
+
+
 @dataclass(frozen=True, slots=True)
 class _Replica:
     database: sqlite3.Connection
     inode: int
 
     def position(self) -> int:
-        return int(self.database.execute("SELECT COALESCE(MIN(position), -1) FROM view_generations").fetchone()[0])
+        return position_of_views(self.database)
 
 
 class ViewReplicas:

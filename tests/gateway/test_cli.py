@@ -13,6 +13,7 @@ from gateway.cli import app
 
 AGENT = ("--role", "agent", "--kafka", "kafka.example:9092", "--credential", "credential.json")
 RELAY = ("--role", "relay", "--kafka", "kafka.example:9092")
+ANY_PORT = ("--listen", "127.0.0.1:0")
 OF_PYTHON = ("Errno", "Traceback", "Value error", "Input should be", "invalid literal", "Error(")
 
 
@@ -69,7 +70,7 @@ def refused(*arguments: str) -> str:
 def test_an_option_that_cannot_be_meant_is_refused_at_the_start(
     tmp_path: Path, arguments: tuple[str, ...], said: str
 ) -> None:
-    assert said in refused("up", "--data", str(tmp_path), *arguments)
+    assert said in refused("up", "--data", str(tmp_path), *ANY_PORT, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def test_an_option_that_cannot_be_meant_is_refused_at_the_start(
 def test_so_is_one_of_a_file(tmp_path: Path, text: str, arguments: tuple[str, ...], said: str) -> None:
     file = tmp_path / "ledger.conf"
     file.write_text(text)
-    assert said in refused("up", "--data", str(tmp_path), "--config-file", str(file), *arguments)
+    assert said in refused("up", "--data", str(tmp_path), "--config-file", str(file), *ANY_PORT, *arguments)
 
 
 @pytest.mark.parametrize("roles", [(), RELAY])
@@ -119,7 +120,7 @@ def test_hosts_without_a_store_are_told_where_one_may_be_named(tmp_path: Path, c
 )
 def test_a_password_is_shown_in_no_message(tmp_path: Path, url: str) -> None:
     (tmp_path / "vault.key").write_bytes(b"k" * 32)
-    for command in (("host", "list"), ("verify",), ("doctor",)):
+    for command in (("host", "list"), ("verify",), ("doctor", "--kafka", "127.0.0.1:1")):
         result = CliRunner().invoke(app, [*command, "--data", str(tmp_path), "--store", f"postgresql://{url}"])
         assert result.exit_code != 0
         assert "secret" not in result.output

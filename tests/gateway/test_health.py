@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from commands.event_store import StoreUnavailable
 from gateway.health import Answer, Health, Operators, asgi
 from gateway.listening import CannotListen
 from gateway.view_reader import CATCH_UP_S, FAR_BEHIND, Reading
@@ -169,13 +170,33 @@ def test_views_that_stand_still_behind_the_head_cannot_be_read(views: Views, rea
     views.now += 1000
     assert reading() is None
     views.now += CATCH_UP_S + 1
-    assert reading() == "3 events behind, and they stand still"
+    assert reading() == f"3 events behind, and they have stood still for {CATCH_UP_S + 1:.0f} s"
     views.at = 1
     assert reading() is None
     views.now += CATCH_UP_S + 1
-    assert reading() == "2 events behind, and they stand still"
+    assert reading() == f"2 events behind, and they have stood still for {CATCH_UP_S + 1:.0f} s"
     views.at = 3
     assert reading() is None
+
+
+def test_who_asks_first_is_told_since_when_views_stand_still(views: Views, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.view_reader.LOOK_EVERY_S", 0.001)
+    looks: list[float] = []
+
+    def head() -> int:
+        looks.append(views.now)
+        if len(looks) == 2:
+            raise StoreUnavailable("for a moment")
+        return views.head
+
+    reading = Reading(head, views, lambda: views.now)  # type: ignore[arg-type]
+    views.head = 3
+    reading.start()
+    eventually(lambda: len(looks) > 3, "it has looked by itself")
+    views.now = 60.0
+
+    assert reading() == "3 events behind, and they have stood still for 60 s"
+    reading.close()
 
 
 # where it is said

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from psycopg import conninfo
+from psycopg.conninfo import conninfo_to_dict
 
 from deploy.region import Part
 from tests.support.http_client import User, server_body
@@ -85,7 +87,7 @@ def test_every_process_is_ready_and_says_so_to_its_operators(parts: dict[str, Pa
             eventually(well, f"{name} is well: {path}", within_s=120)
         checks = shown["checks"]
         assert checks["kafka"] == checks["steps"] == "ok"
-        assert ("store" in checks) == (not name.startswith("host-"))
+        assert ("store" in checks) == ("clock" in checks) == (not name.startswith("host-"))
         assert ("views" in checks) == name.startswith("gateway-")
         assert (f"host {name}" in checks) == name.startswith("host-")
 
@@ -208,3 +210,51 @@ def test_metrics_are_for_operators_and_not_beside_the_api(region: RegionLedger, 
     assert user("GET", "/metrics", service="").status_code == 404
     assert user("GET", "/healthz", service="").status_code == 200
     assert user("GET", "/readyz", service="").json()["checks"]["kafka"] == "ok"
+
+
+def test_the_doctor_finds_a_whole_ledger_well(region: RegionLedger, seats: dict[str, Part]) -> None:
+    lines: list[str] = []
+
+    def well() -> bool:
+        done = region.command("doctor", "--kafka", region.region.bootstrap, check=False)
+        lines[:] = done.stdout.splitlines()
+        return done.returncode == 0
+
+    eventually(well, "nothing is wrong", within_s=120)
+    assert [line for line in lines if line.startswith("FAIL")] == []
+    for seat, part in seats.items():
+        assert any(line.startswith(f"ok   seat {seat}: pid {part.pid} at 127.0.0.1 is active") for line in lines)
+    for role in ("gateway", "managers", "projections", "relay", "inbox"):
+        playing = [
+            str(part.pid) for part in region.region.parts.values() if part.name.startswith(role) and part.running
+        ]
+        told = next(line for line in lines if line.startswith(f"ok   role {role}: "))
+        assert len(playing) >= 2
+        assert all(f"pid {pid} at" in told for pid in playing)
+    for agent in region.agents:
+        assert any(
+            line.startswith(f"ok   host {agent.name}: enrolled, up since ") and "heard last" in line for line in lines
+        )
+    assert [line.partition(":")[0] for line in lines if "views" in line] == ["ok   views 1", "ok   views 2"]
+
+
+def test_a_password_is_in_no_log_and_no_answer(region: RegionLedger, parts: dict[str, Part]) -> None:
+    password = conninfo_to_dict(region.region.store_url)["password"]
+    assert isinstance(password, str)
+    wrong = conninfo.make_conninfo(region.region.store_url, password="not-the-password")
+    part = region.region.add("relay-stranger", ["relay"])
+    part.environment["COMPUTE_LEDGER_STORE"] = url_of(wrong)
+    part.begin()
+    try:
+        eventually(lambda: "password authentication failed" in part.logged(), "it says why it waits", within_s=120)
+        assert "not-the-password" not in part.logged()
+    finally:
+        part.kill()
+        del parts[part.name]
+    assert [name for name, one in parts.items() if password in one.logged()] == []
+    assert [name for name, one in parts.items() if one.running and password in str(readiness(one))] == []
+
+
+def url_of(text: str) -> str:
+    said = conninfo_to_dict(text)
+    return f"postgresql://{said['user']}:{said['password']}@{said['host']}:{said['port']}/{said['dbname']}"
