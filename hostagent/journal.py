@@ -43,6 +43,11 @@ class Entry:
         None  # when the ledger wanted nothing of this guest any more; only a later order is another
     )
 
+    @property
+    def purged(self) -> bool:
+        """Whether the last act begun was to remove the guest, and did."""
+        return self.begun is Act.PURGE and self.settled_revision == self.begun_revision
+
 
 NOTHING = Entry()
 

@@ -75,6 +75,8 @@ def refuses(order: Order, entry: Entry, epoch: int, session: str = "") -> Refuse
 
 def reconcile(order: Order, observed: ObservedGuest | None, entry: Entry) -> Action | None:
     """The one thing to do for this guest, or nothing."""
+    if observed is None and entry.purged and order.act not in (Act.SPAWN, Act.PURGE) and entry.outcome is not None:
+        return Report(entry.outcome)  # a delete that the ledger knows only to have failed has been done since
     if order.act is not None:
         if entry.settled_revision >= order.task_revision:
             return Report(entry.outcome) if entry.outcome is not None else None

@@ -126,6 +126,8 @@ def _spawned(instance: Instance, report: OutcomeReport) -> Decision:
 
 
 def _purged(instance: Instance, report: OutcomeReport) -> Decision:
+    """A purge that failed may have been tried again before its host heard that the failure was recorded: once a delete was
+    asked, a host that says that the guest is gone is believed, whatever the instance waits for by now."""
     stream = instance_stream(instance.id)
     if _host_of(instance) != report.host:
         return []  # a former host has cleaned up; nothing of the instance depends on it
@@ -133,11 +135,15 @@ def _purged(instance: Instance, report: OutcomeReport) -> Decision:
         if not report.succeeded:
             raise ReportSuperseded(f"instance {instance.id} is gone for its user; its host will try again")
         return [(stream, InstancePurged(instance_id=instance.id)), *_released(instance)]
-    if instance.task_state is not TaskState.DELETING or instance.task_revision != report.task_revision:
+    if report.succeeded and instance.delete_asked and not instance.deleted:
+        return [*gone(instance, purge_pending=False), *_released(instance)]
+    if (
+        report.succeeded
+        or instance.task_state is not TaskState.DELETING
+        or instance.task_revision != report.task_revision
+    ):
         raise ReportSuperseded(f"instance {instance.id} is not being deleted")
-    if not report.succeeded:
-        return [(stream, InstanceDeleteFailed(instance_id=instance.id, message=report.message))]
-    return [*gone(instance, purge_pending=False), *_released(instance)]
+    return [(stream, InstanceDeleteFailed(instance_id=instance.id, message=report.message))]
 
 
 def _released(instance: Instance) -> Decision:

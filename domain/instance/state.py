@@ -93,6 +93,7 @@ class Instance:
     reboot_hard: bool = False
     grace_s: int = 60
     overdue: bool = False
+    delete_asked: bool = False  # of its host, whatever came of it
     purge_pending: bool = False  # deleted for its user; its host may still hold it
 
     @property
@@ -163,7 +164,7 @@ def evolve(instance: Instance | None, event: InstanceEvent) -> Instance:
         case InstanceRebootFailed():
             return _idle(instance, vm_state=VmState.ERROR, fault=event.message)
         case InstanceDeleteRequested():
-            return _task(instance, TaskState.DELETING)
+            return _task(instance, TaskState.DELETING, delete_asked=True)
         case InstanceDeleteFailed():
             return _idle(instance, vm_state=VmState.ERROR, fault=event.message)
         case InstanceDeleted():

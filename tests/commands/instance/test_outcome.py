@@ -255,6 +255,30 @@ def test_a_purge_that_fails_while_its_user_is_gone_is_left_to_be_tried_again() -
     )
 
 
+delete_failed = InstanceDeleteFailed(instance_id=INSTANCE, message="it broke")
+
+
+@pytest.mark.parametrize(
+    "since",
+    [(), (stop_requested,), (hard_reboot_requested,), (delete_requested,)],
+    ids=["", "stop", "reboot", "delete"],
+)
+def test_a_purge_that_succeeds_after_one_that_failed_ends_the_delete(since: tuple[Any, ...]) -> None:
+    given(*active, delete_requested, delete_failed, *since).when(outcome(Act.PURGE, 4, power=0)).then(
+        deleted, released_quota, released_claim
+    )
+
+
+def test_a_failed_purge_is_recorded_once() -> None:
+    given(*active, delete_requested, delete_failed).when(outcome(Act.PURGE, 4, succeeded=False)).then_refused(
+        ReportSuperseded
+    )
+
+
+def test_a_purge_that_nobody_asked_for_is_not_believed() -> None:
+    given(*active).when(outcome(Act.PURGE, 3, power=0)).then_refused(ReportSuperseded)
+
+
 def test_power_that_changed_by_itself_is_recorded_once() -> None:
     seen = InstancePowerStateObserved(instance_id=INSTANCE, power_state=PowerState.SHUTDOWN)
 
