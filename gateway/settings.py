@@ -186,13 +186,14 @@ def kafka_options(settings: Settings, bootstrap: str | None = None) -> KafkaOpti
     """Raises:
     SettingsInvalid
     """
-    from commands.log.kafka_options import KafkaOptions
+    from commands.log.kafka_options import KafkaOptions, wrong_with_bootstrap
     from gateway.tls_files import refuse_no_authority, refuse_unusable
 
     kafka = settings.kafka
     bootstrap = bootstrap or kafka.bootstrap_servers
     if bootstrap is None:
         raise SettingsInvalid(f"there is no Kafka: {KAFKA_IS_GIVEN}")
+    refuse("--kafka or [kafka] bootstrap_servers", wrong_with_bootstrap(bootstrap))
     sasl = kafka.security_protocol.startswith("SASL")
     if sasl and not (kafka.sasl_username and kafka.sasl_password):
         raise SettingsInvalid(f"[kafka] {kafka.security_protocol} needs sasl_username and sasl_password")

@@ -58,6 +58,11 @@ def unavailable(error: Exception | str) -> LogUnavailable:
     return LogUnavailable(f"Kafka: {error}" + (f" ({last})" if last and last not in str(error) else ""))
 
 
+def why(since: float) -> list[str]:
+    """What connections have failed of in this process since then, by the monotonic clock."""
+    return _last_words.since(since)
+
+
 @dataclass(slots=True)
 class Held(Generic[Client]):
     client: Client
@@ -164,6 +169,9 @@ class _LastWords(logging.Handler):
     def __str__(self) -> str:
         self._said = {said: at for said, at in list(self._said.items()) if monotonic() - at < WORDS_COUNT_S}
         return "; ".join(self._said)
+
+    def since(self, when: float) -> list[str]:
+        return [said for said, at in list(self._said.items()) if at >= when]
 
 
 _last_words = _LastWords()

@@ -6,7 +6,9 @@ commits, no topics made by being named, and nothing that waits longer than a few
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address
 from typing import Any
 
 CONNECT_TIMEOUT_MS = 3000
@@ -15,6 +17,8 @@ TOPIC_TIMEOUT_MS = 5000  # how long a topic is looked for that a message is for
 DELIVERY_TIMEOUT_MS = 8000  # of a message, with all that is tried again
 FETCH_WAIT_MS = 500  # how long a broker holds a fetch that brings nothing
 LARGEST_MESSAGE = 8 * 1024 * 1024
+
+ADDRESS = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|[^\s:/@,\[\]]+):(?P<port>[0-9]{1,5})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +68,7 @@ class KafkaOptions:
     def client(self) -> dict[str, Any]:
         """What all have in common; an admin needs no more."""
         return {
-            "bootstrap_servers": self.bootstrap.split(","),
+            "bootstrap_servers": [address.strip() for address in self.bootstrap.split(",")],
             "bootstrap_timeout_ms": CONNECT_TIMEOUT_MS,
             "client_id": "compute-ledger",
             "request_timeout_ms": REQUEST_TIMEOUT_MS,
@@ -79,3 +83,21 @@ class KafkaOptions:
             "sasl_plain_username": self.sasl_username,
             "sasl_plain_password": self.sasl_password,
         }
+
+
+def wrong_with_bootstrap(text: str) -> str | None:
+    """What is wrong with the addresses of brokers that somebody gives, to be said after their name."""
+    for address in text.split(","):
+        if not _is_address(address.strip()):
+            return f"is not HOST:PORT, or several with commas between (IPv6 as [ADDRESS]:PORT): {text!r}"
+    return None
+
+
+def _is_address(text: str) -> bool:
+    found = ADDRESS.fullmatch(text)
+    if found is None or not 0 < int(found["port"]) < 65536:
+        return False
+    try:
+        return found["ipv6"] is None or bool(IPv6Address(found["ipv6"]))
+    except ValueError:
+        return False

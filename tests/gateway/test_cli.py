@@ -57,6 +57,7 @@ def refused(*arguments: str) -> str:
         ((*AGENT, "--gateway", "http://g:1", "--gateway", "ftp://g"), "--gateway ftp://g is not http://HOST:PORT"),
         ((*AGENT, "--gateway", "https://g:port"), "--gateway https://g:port is not http://HOST:PORT"),
         (AGENT, "the role agent needs --credential FILE and --gateway URL, or [agent] in a file"),
+        ((*RELAY[:2], "--kafka", "kafka.example"), "bootstrap_servers is not HOST:PORT, or several with commas"),
         ((*RELAY, "--store", "sqlite:///ledger.db"), "the store's URL is not a URL of PostgreSQL: postgresql://"),
         ((*RELAY, "--store", "postgresql://db.example:port/ledger"), "the store's URL has a port that is none"),
         (
