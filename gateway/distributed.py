@@ -172,6 +172,7 @@ class Distributed:
             credential.take_up,
             host_ip=agent.host_ip,
             signer=credential,
+            incarnation=credential.incarnation,
         )
 
 

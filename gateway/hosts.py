@@ -47,8 +47,10 @@ class LocalHost:
         take_up: Callable[[Journal], None],
         host_ip: str = "127.0.0.1",
         signer: Signer | None = None,
+        incarnation: str = "",
     ) -> None:
-        """`take_up` may give a journal the identity that this host has already.
+        """`take_up` may give a journal the identity that this host has already; `incarnation`: of the ledger whose orders it
+        takes.
 
         Raises:
             DirectoryInUse, DriverChanged, HostIdentityChanged, JournalDamaged.
@@ -66,7 +68,10 @@ class LocalHost:
         self._executor = ThreadPoolExecutor(WORKERS_A_HOST, thread_name_prefix=f"host-{name}")
         files = Files(source, ImageCache(directory / "images", max_bytes=options.image_cache_bytes), directory, utc_now)
         settings = HostSettings(
-            host=HostName(self._journal.fact("host", name)), availability_zone=options.zone, host_ip=host_ip
+            host=HostName(self._journal.fact("host", name)),
+            host_ip=host_ip,
+            availability_zone=options.zone,
+            incarnation=incarnation,
         )
         facts = partial(_facts, options, settings.host)
         self.agent = Agent(settings, the_log, self.driver, self._journal, files, facts, self._executor, utc_now, signer)

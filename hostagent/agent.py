@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -29,7 +29,18 @@ from hostagent.acts import Acts
 from hostagent.drivers.protocol import Driver, HypervisorUnreachable, ObservedGuest
 from hostagent.journal import HostIdentityChanged, Journal
 from hostagent.payloads import Files
-from hostagent.reconcile import Action, Enforce, Fail, Observe, Perform, Report, reconcile, refuses
+from hostagent.reconcile import (
+    REFUSED,
+    Action,
+    Enforce,
+    Fail,
+    Observe,
+    Perform,
+    RefusedOrder,
+    Report,
+    reconcile,
+    refuses,
+)
 from hostagent.reports import Reporter
 from hostagent.session import Session
 
@@ -45,6 +56,7 @@ class HostSettings:
     host: HostName
     host_ip: str = "127.0.0.1"
     availability_zone: str = "nova"  # Nova's [DEFAULT] default_availability_zone
+    incarnation: str = ""  # of the ledger that enrolled it; empty: the ledger is this very process
 
 
 class Agent:
@@ -196,6 +208,7 @@ class Agent:
 
     def _take(self, records: Sequence[LogRecord]) -> None:
         taken: dict[InstanceId, Order] = {}
+        passed_over: dict[str, list[str]] = {}
         for record in records:
             try:
                 instance_id = InstanceId(uuid.UUID(record.key.partition("/")[0]))
@@ -207,7 +220,9 @@ class Agent:
             if order is None:
                 taken.pop(instance_id, None)
                 self._end(instance_id)
-            elif self._accepts(instance_id, order):
+            elif (refused := self._refused(instance_id, order)) is not None:
+                passed_over.setdefault(refused.reason, []).append(f"{order.order_id} refused: {refused.message}")
+            else:
                 # At once, so that the next of these is held to it.
                 self._journal.took(instance_id, order.generation, order.epoch)
                 taken[instance_id] = order
@@ -215,6 +230,7 @@ class Agent:
             self._orders.update(taken)
         for instance_id in taken:
             self._look_at(instance_id)
+        _tell(passed_over)
         self._inbox.took(records)
 
     def _end(self, instance_id: InstanceId) -> None:
@@ -223,14 +239,12 @@ class Agent:
         self._observed.pop(instance_id, None)
         self._journal.end(instance_id, self._time())
 
-    def _accepts(self, instance_id: InstanceId, order: Order) -> bool:
-        refused = refuses(order, self._journal.entry(instance_id), self._session.epoch, self._session.id)
-        if refused is None:
-            return True
-        AGENT_ORDERS_REFUSED.labels(refused.reason).inc()
-        level = logging.WARNING if refused.reason == "replaced" else logging.INFO
-        log.log(level, "order %s refused: %s", order.order_id, refused.message)
-        return False
+    def _refused(self, instance_id: InstanceId, order: Order) -> RefusedOrder | None:
+        entry, session = self._journal.entry(instance_id), self._session
+        refused = refuses(order, entry, session.epoch, session.id, self._settings.incarnation)
+        if refused is not None:
+            AGENT_ORDERS_REFUSED.labels(refused.reason).inc()
+        return refused
 
     # one guest at a time
 
@@ -300,3 +314,15 @@ class Agent:
                 self._observed[order.guest.instance_id] = seen
             case Perform():
                 self._acts.perform(order, action.act)
+
+
+def _tell(passed_over: Mapping[str, Sequence[str]]) -> None:
+    """One line for each reason: a host that starts finds an old order of each of its guests."""
+    for reason, orders in passed_over.items():
+        level = logging.WARNING if reason in ("replaced", "incarnation") else logging.INFO
+        if len(orders) == 1:
+            log.log(level, "order %s", orders[0])
+        else:
+            log.log(
+                level, "%d orders %s are passed over, for example order %s", len(orders), REFUSED[reason], orders[-1]
+            )

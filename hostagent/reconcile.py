@@ -55,13 +55,25 @@ _OFF = (PowerState.SHUTDOWN, PowerState.CRASHED, PowerState.NO_STATE)
 
 @dataclass(frozen=True, slots=True)
 class RefusedOrder:
-    reason: str  # "epoch", "generation" or "ended"
+    reason: str  # a key of `REFUSED`
     message: str
 
 
-def refuses(order: Order, entry: Entry, epoch: int, session: str = "") -> RefusedOrder | None:
-    """Why an order is not taken: it is of an older host session, older than one already taken, of a residency that has
-    ended; or of a newer session, which another agent has opened in this one's place."""
+REFUSED = {  # which orders are not taken, in words
+    "incarnation": "of another ledger",
+    "epoch": "of older sessions",
+    "replaced": "of a session of this host that another agent opened",
+    "ended": "for guests whose time here is over",
+    "generation": "that are older than one already taken",
+}
+
+
+def refuses(order: Order, entry: Entry, epoch: int, session: str = "", incarnation: str = "") -> RefusedOrder | None:
+    """Why an order is not taken: it is another ledger's, of an older host session, older than one already taken, of a
+    residency that has ended; or of a newer session, which another agent has opened in this one's place. `incarnation`:
+    of the ledger that this host belongs to; empty: whichever gives it orders."""
+    if incarnation and order.incarnation != incarnation:
+        return RefusedOrder("incarnation", f"it is of ledger {order.incarnation}, and this host is {incarnation}'s")
     if order.epoch < max(epoch, entry.epoch):
         return RefusedOrder("epoch", f"epoch {order.epoch} is older than {max(epoch, entry.epoch)}")
     if order.epoch > epoch or (order.session and session and order.session != session):

@@ -269,6 +269,65 @@ def test_an_old_order_that_is_published_after_the_end_makes_no_guest(ledger: Led
     assert refused_orders()["ended"] == before + 1
 
 
+def said(caplog: pytest.LogCaptureFixture, word: str) -> list[tuple[int, str]]:
+    lines = [(r.levelno, r.getMessage()) for r in caplog.records if r.name == "hostagent.agent"]
+    return [(level, line) for level, line in lines if word in line]
+
+
+def test_an_order_of_another_ledger_is_refused_by_a_host_that_was_enrolled(
+    ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = ledger.hosts["alpha"]
+    host.incarnation = ledger.store.incarnation
+    host.restart()
+    ledger.pass_time(10)
+    [instance_id] = ledger.running()
+    before = refused_orders().get("incarnation", 0)
+    purge = replace(
+        newest_order(ledger, instance_id),
+        incarnation="another",
+        act=Act.PURGE,
+        wanted=WantedPower.PURGED,
+        generation=99,
+    )
+
+    give(ledger, replace(purge, task_revision=99))
+    ledger.settle()
+
+    assert set(host.guests()) == {instance_id}
+    assert refused_orders()["incarnation"] == before + 1
+    [(level, line)] = said(caplog, "another")
+    assert level == logging.WARNING
+    assert line.startswith(f"order {purge.order_id} refused: it is of ledger another, and this host is")
+
+
+def test_of_many_old_orders_one_line_is_said_and_each_is_counted(
+    ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "hostagent.agent")
+    ids = ledger.running(5)
+    before = refused_orders().get("epoch", 0)
+    ledger.hosts["alpha"].restart()
+    ledger.pass_time(10)
+
+    assert refused_orders()["epoch"] == before + 5
+    [(level, line)] = said(caplog, "older")
+    assert level == logging.INFO
+    assert line.startswith("5 orders of older sessions are passed over, for example order ")
+    assert line.endswith("refused: epoch 1 is older than 2")
+    assert any(str(instance_id) in line for instance_id in ids)
+
+
+def test_of_one_old_order_it_is_said_which(ledger: Ledger, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "hostagent.agent")
+    [instance_id] = ledger.running()
+    order = newest_order(ledger, instance_id)
+    ledger.hosts["alpha"].restart()
+    ledger.pass_time(10)
+
+    assert said(caplog, "older") == [(logging.INFO, f"order {order.order_id} refused: epoch 1 is older than 2")]
+
+
 def test_it_makes_none_after_a_restart_either_though_it_is_of_the_new_session(ledger: Ledger) -> None:
     _, spawn = spawned_and_gone(ledger)
     host = ledger.hosts["alpha"]

@@ -225,6 +225,7 @@ def test_an_order_of_an_older_session_or_for_a_guest_whose_time_is_over_is_refus
 
         eventually(shown, f"the agent says that an order is refused: {reason}", within_s=60)
 
+    refused(replace(spawn, incarnation="another"), "of ledger another")
     refused(replace(spawn, epoch=spawn.epoch - 1), "epoch")
     refused(spawn, "generation")
     with User(region) as user:

@@ -35,6 +35,7 @@ class Enrolled:
         self.start_deadlines()
         for name, host in ledger.hosts.items():
             host.signer = self.credentials[name]
+            host.incarnation = self.credentials[name].incarnation
             host.restart()
         ledger.settle()
         ledger.pass_time(2)  # so that their first beats are heard

@@ -282,7 +282,8 @@ class TestHost:
         self.directory.mkdir(parents=True)
         self.faults = Faults()
         self.paused = False  # frozen: neither works nor beats
-        self.signer: Signer | None = None  # used from its next start on
+        self.signer: Signer | None = None  # used from its next start on, as is the ledger that it belongs to
+        self.incarnation = ""
         self._ledger = ledger
         self._size = size
         self.agent = self._start()
@@ -332,7 +333,7 @@ class TestHost:
         self._journal.fact("compute_id", str(uuid5(NAMES, f"node/{self.name}")))
         images = ImageCache(self.directory / "images", max_bytes=1 << 30)
         return Agent(
-            HostSettings(host=self.name),
+            HostSettings(host=self.name, incarnation=self.incarnation),
             ledger.log,
             self.driver,
             self._journal,
