@@ -91,12 +91,17 @@ class HostKeys:
         now = self._clock()
         with self._guard:
             known = self._known.get(service_id)
-            if known is None or now - known.read_at >= fresh_s:
-                known = self._known[service_id] = self._newer(service_id, known, now)
-                self._known.move_to_end(service_id)
-                if len(self._known) > REMEMBERED:
-                    self._known.popitem(last=False)
+        if known is not None and now - known.read_at < fresh_s:
             return known
+        read = self._newer(service_id, known, now)  # beside the guard: the store may let one wait
+        with self._guard:
+            known = self._known.get(service_id)
+            if known is None or known.version <= read.version:
+                known = self._known[service_id] = read
+            self._known.move_to_end(service_id)
+            if len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
+        return known
 
     def _newer(self, service_id: ServiceId, known: _Known | None, now: float) -> _Known:
         stream = host_key_stream(service_id)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -19,6 +22,7 @@ from hostagent.host_key import HostCredential
 from tests.support.enrolled import enroll
 from tests.support.ledger import Ledger
 
+LIMIT_S = 30
 BODY = b"what was said"
 
 
@@ -120,6 +124,28 @@ def test_while_the_store_is_away_nobody_is_believed(ledger: Ledger) -> None:
     ledger.store.read_stream = away  # type: ignore[assignment]
     with pytest.raises(StoreUnavailable):
         keys.verify(REPORT, signed_by(alpha))
+
+
+def test_while_the_store_lets_one_wait_others_are_verified(two_hosts: Ledger) -> None:
+    keys, alpha, beta = keys_of(two_hosts), enroll(two_hosts, "alpha"), enroll(two_hosts, "beta")
+    keys.verify(REPORT, signed_by(beta))
+    waiting, answered = threading.Event(), threading.Event()
+    read_stream = two_hosts.store.read_stream
+
+    def slow(*args: Any) -> Any:
+        waiting.set()
+        assert answered.wait(LIMIT_S)
+        return read_stream(*args)
+
+    two_hosts.store.read_stream = slow  # type: ignore[method-assign]
+    with ThreadPoolExecutor() as others:
+        try:
+            first = others.submit(keys.verify, REPORT, signed_by(alpha))
+            assert waiting.wait(LIMIT_S)
+            assert others.submit(keys.verify, REPORT, signed_by(beta)).result(LIMIT_S / 2).host == "beta"
+        finally:
+            answered.set()
+        assert first.result(LIMIT_S).host == "alpha"
 
 
 # who is known
