@@ -198,6 +198,11 @@ def test_without_kafka_a_gateway_is_ready_and_a_relay_is_not(region: RegionLedge
 
             eventually(told, f"{part.name} answers {status} and that Kafka is away", within_s=60)
             assert {name for name, said in seen[0].items() if said != "ok"} == {"kafka"}
+            eventually(
+                lambda part=part: "Kafka does not answer at 127.0.0.1:1, and" in part.logged(),
+                f"{part.name} says so",
+                within_s=60,
+            )
         with User(region, url=gateway.url) as user:
             user.get("/servers/detail")
     finally:
