@@ -23,7 +23,7 @@ SELECT DISTINCT application_name, COALESCE(host(client_addr), 'this machine') FR
 WHERE datname = current_database() AND application_name LIKE 'compute-ledger %%/%%' AND pid <> pg_backend_pid()
 """
 _HOLDERS = """
-SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid)
+SELECT application_name, COALESCE(host(client_addr), 'this machine') FROM pg_locks JOIN pg_stat_activity USING (pid)
 WHERE locktype = 'advisory' AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 AND (classid::bigint << 32 | objid::bigint) = %s
 """
@@ -33,13 +33,21 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Process:
+    """In containers many have one pid: the address tells them apart."""
+
+    name: str  # `compute-ledger ROLES/PID`
+    address: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSeen:
     version: int  # 150004: 15.4
     missing: Collection[str]  # tables and indexes
     ahead_s: float  # how far this process's clock is before the store's
-    processes: Mapping[str, str] = field(default_factory=dict)  # by application name, where from
-    seats: Mapping[str, str] = field(default_factory=dict)  # who holds each that is held, by application name
+    processes: Collection[Process]
+    seats: Mapping[str, Process] = field(default_factory=dict)  # who holds each that is held
     head: int = 0
     positions: Mapping[str, int] = field(default_factory=dict)  # of consumers, as they are kept
 
@@ -53,7 +61,7 @@ def look(url: str, application_name: str, seats: Collection[str], clock: Clock =
             version = session.info.server_version
             missing = [name for (name,) in session.execute(_MISSING, (list(RELATIONS),))]
             ahead_s = _ahead_s(session, clock)
-            processes: dict[str, str] = dict(session.execute(_PROCESSES).fetchall())
+            processes = [Process(*row) for row in session.execute(_PROCESSES)]
             if missing:
                 return StoreSeen(version=version, missing=missing, ahead_s=ahead_s, processes=processes)
             held = {seat: session.execute(_HOLDERS, (advisory_key(f"election/{seat}"),)).fetchone() for seat in seats}
@@ -64,7 +72,7 @@ def look(url: str, application_name: str, seats: Collection[str], clock: Clock =
                 missing=(),
                 ahead_s=ahead_s,
                 processes=processes,
-                seats={seat: holder[0] for seat, holder in held.items() if holder is not None},
+                seats={seat: Process(*holder) for seat, holder in held.items() if holder is not None},
                 head=head,
                 positions=positions,
             )

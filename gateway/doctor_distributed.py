@@ -28,7 +28,7 @@ from gateway.view_reader import FAR_BEHIND, position_of_views
 if TYPE_CHECKING:
     from commands.log.kafka_inspection import KafkaSeen
     from commands.log.kafka_options import KafkaOptions
-    from commands.postgresql_inspection import StoreSeen
+    from commands.postgresql_inspection import Process, StoreSeen
 
 SILENT_S = 60.0  # without a heartbeat
 SEATS = {name: role for role, names in CONSUMERS.items() for name in names}
@@ -84,8 +84,8 @@ def _roles(seen: StoreSeen, topics: KafkaSeen | None) -> Iterator[Found]:
     """What plays each role, by the sessions in the store, and how far its consumers have come."""
     playing: dict[str, list[str]] = {}
     for process in sorted(seen.processes):
-        for role in process.removeprefix("compute-ledger ").partition("/")[0].split(","):
-            playing.setdefault(role, []).append(_place(process, seen))
+        for role in process.name.removeprefix("compute-ledger ").partition("/")[0].split(","):
+            playing.setdefault(role, []).append(_place(process))
     for role in Role:
         if role is not Role.AGENT:
             found = playing.get(role, [])
@@ -96,12 +96,11 @@ def _roles(seen: StoreSeen, topics: KafkaSeen | None) -> Iterator[Found]:
         if holder is None:
             yield Found(f"seat {seat}", f"nobody is active; processes with --role {role} are; {progress}", 2)
         else:
-            yield Found(f"seat {seat}", f"{_place(holder, seen)} is active; {progress}")
+            yield Found(f"seat {seat}", f"{_place(holder)} is active; {progress}")
 
 
-def _place(process: str, seen: StoreSeen) -> str:
-    """A process as an operator finds it."""
-    return f"pid {process.rpartition('/')[2]} at {seen.processes.get(process, 'unknown')}"
+def _place(process: Process) -> str:
+    return f"pid {process.name.rpartition('/')[2]} at {process.address}"
 
 
 def _progress(seat: str, seen: StoreSeen, topics: KafkaSeen | None) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from gateway.roles import Role
 from tests.papers.repository import ROOT, blocks, command_of, documents
@@ -22,6 +23,8 @@ from tests.support.region import RegionLedger
 LIMIT_S = 300
 REGION = "/tmp/region"  # as the documents say
 STORE = "postgresql://ledger:PASSWORD@db.example/ledger"
+WITHOUT_PASSWORD = STORE.replace(":PASSWORD@", "@")
+PASSWORD = "PGPASSWORD=PASSWORD"
 KAFKA = "kafka.example:9092"
 
 
@@ -83,7 +86,15 @@ def test_every_command_of_the_documents_runs(ledger: MakeUp, desk: Path, tmp_pat
 
 
 def test_every_command_for_several_machines_runs(region: RegionLedger, desk: Path, tmp_path: Path) -> None:
-    here = {REGION: str(region.region.directory), STORE: region.region.store_url, KAFKA: region.region.bootstrap}
+    url, password = region.region.store_url, str(conninfo_to_dict(region.region.store_url)["password"])
+    here = {
+        REGION: str(region.region.directory),
+        STORE: url,
+        WITHOUT_PASSWORD: url.replace(f":{password}@", "@"),
+        PASSWORD: f"PGPASSWORD={password}",
+        KAFKA: region.region.bootstrap,
+    }
+    (region.region.directory / "environment").write_text(region.region.exports())
     # It leads to the gateway that was started last, which another story may have ended.
     (region.directory / "clouds.yaml").write_text(region.clouds_files()[0].read_text())
     lines = commands("sh region")
