@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -244,7 +245,10 @@ def doctor(data: Data = DATA, store: Store = None, kafka: Kafka = None, config_f
             from gateway import doctor_distributed
 
             of_kafka = settings.kafka_options(chosen, kafka)
-            found_all = doctor_distributed.examine(data, settings.store_options(chosen, data, store), of_kafka)
+            if store or chosen.database.connection:
+                found_all = doctor_distributed.examine(data, settings.store_options(chosen, data, store), of_kafka)
+            else:  # as on a host, which has no store
+                found_all = chain(found_all, doctor_distributed.brokers(of_kafka))
     except settings.SettingsInvalid as error:
         fail(str(error), 2)
     worst = 0

@@ -64,6 +64,16 @@ def examine(data: Path, store: StoreOptions, kafka: KafkaOptions) -> Iterator[Fo
         yield from _views(data / "views", seen.head)
 
 
+def brokers(kafka: KafkaOptions) -> Iterator[Found]:
+    """Of Kafka, what every user of it may see."""
+    from commands.log.kafka_inspection import look
+
+    try:
+        yield _answering(look(kafka, []), kafka)
+    except LogUnavailable as error:
+        yield Found("kafka", f"does not answer: {_one_line(error)}", 2)
+
+
 def _store(seen: StoreSeen) -> Iterator[Found]:
     from commands.postgresql_inspection import OLDEST
 
@@ -128,12 +138,16 @@ def _topics_of(hosts: list[ListedHost]) -> list[str]:
     return [name for host in enrolled for name in (orders_topic(host.service_id), queries_topic(host.service_id))]
 
 
+def _answering(seen: KafkaSeen, options: KafkaOptions) -> Found:
+    few = seen.brokers < options.replication_factor
+    said = f"{seen.brokers} brokers answer" + (f", {options.replication_factor} copies are wanted" if few else "")
+    return Found("kafka", said, 2 if few else 0)
+
+
 def _kafka(seen: KafkaSeen, options: KafkaOptions, hosts: list[ListedHost]) -> Iterator[Found]:
     from commands.log.relay import TOPICS
 
-    few = seen.brokers < options.replication_factor
-    said = f"{seen.brokers} brokers answer" + (f", {options.replication_factor} copies are wanted" if few else "")
-    yield Found("kafka", said, 2 if few else 0)
+    yield _answering(seen, options)
     wrong = 0
     for names, maker in ((TOPICS, "the relay"), (_topics_of(hosts), "the orders manager")):
         for name in names:

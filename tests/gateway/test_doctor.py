@@ -20,7 +20,7 @@ from commands.postgresql_store import RELATIONS, PostgreSQLEventStore
 from domain.identifiers import HostName, ServiceId
 from gateway import doctor
 from gateway.doctor import Found
-from gateway.doctor_distributed import SEATS, _host, _kafka, _roles, _store, _views, examine
+from gateway.doctor_distributed import SEATS, _host, _kafka, _roles, _store, _views, brokers, examine
 from gateway.enrollment import ListedHost
 from gateway.options import StoreOptions
 from projections.catalogue import projections
@@ -156,6 +156,13 @@ def test_how_kafka_keeps_a_topic_is_compared(tmp_path: Path) -> None:
     assert seen.topics["ledger"].differences == ("retention.ms is 60000, not -1",)
     assert seen.topics[HEARTBEATS].differences == ()
     assert (seen.published, seen.beats, seen.topics["ledger"].replicas) == (0, {}, 1)
+
+
+def test_a_host_without_the_store_sees_whether_kafka_answers() -> None:
+    assert told(brokers(KafkaOptions(bootstrap=shared_kafka().bootstrap)))["kafka"] == ("1 brokers answer", 0)
+    said, weight = told(brokers(NOWHERE))["kafka"]
+    assert said.startswith("does not answer: ")
+    assert weight == 2
 
 
 def test_views_that_nobody_keeps_are_told_of(ledger: Ledger, tmp_path: Path) -> None:

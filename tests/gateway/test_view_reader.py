@@ -119,6 +119,21 @@ def test_without_any_views_a_read_is_told_to_come_again(ledger: Ledger, tmp_path
     assert refused.value.status == 503
 
 
+def test_views_that_nobody_keeps_are_read_until_something_new_is_recorded(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.view_reader.CATCH_UP_S", 0.01)
+    Replica(ledger, tmp_path / "views", "a").catch_up()
+    reader = reader_of(ledger, tmp_path / "views")
+    assert servers(reader) == 0
+    ledger.create()
+
+    with pytest.raises(Fault) as refused:
+        servers(reader)
+
+    assert refused.value.status == 503
+
+
 class SlowHead:
     """A store that answers when it is let."""
 
