@@ -1,4 +1,5 @@
-"""What hosts on other machines ask of a gateway: the payloads and the images of their own guests, and nothing else.
+"""What hosts on other machines ask of a gateway: the payloads and the images of their own guests, what they are to the
+ledger themselves, and nothing else.
 
 Each request is signed with the host's key, for this minute and once. What is not the host's business does not exist for
 it: 404. The other side is `hostagent/agent_api.py`.
@@ -27,7 +28,8 @@ from commands.neighbours.images import ImageNotActive, ImageNotFound, Images
 from commands.records import Records
 from commands.snapshots import Snapshots
 from commands.vault import Vault, VaultDamaged
-from domain.identifiers import InstanceId, VaultRef, instance_stream
+from domain.compute_service import ComputeService
+from domain.identifiers import InstanceId, VaultRef, instance_stream, service_stream
 from domain.instance.state import Instance
 from gateway.host_requests import HostRequests, RequestRefused
 from gateway.standalone.exchange import answer
@@ -99,9 +101,27 @@ def agent_api(
         except (ImageNotFound, ImageNotActive) as error:
             raise HTTPException(404, str(error)) from None
 
+    async def session(request: Request) -> Response:
+        return answer({"session": await asyncio.to_thread(_session, request)})
+
+    def _session(request: Request) -> str:
+        host = requests.host_of(request)
+        service: ComputeService | None = snapshots.load(
+            ledger.store, service_stream(host.service_id), ledger.records
+        ).state
+        try:
+            epoch = int(request.path_params["epoch"])
+        except ValueError:
+            raise HTTPException(404, "An epoch is a number.") from None
+        if service is None or epoch > service.epoch:
+            return "unheard"
+        ours = epoch == service.epoch and service.session in ("", request.path_params["session"])
+        return "current" if ours else "replaced"
+
     guest = "/v1/instances/{instance_id}"
     return Starlette(
         routes=[
+            Route("/v1/session/{epoch}/{session}", session, methods=["GET"]),
             Route(f"{guest}/payloads/{{ref:path}}", payload, methods=["GET"]),
             Route(f"{guest}/images/{{image_id:path}}", image, methods=["GET"]),
         ],
@@ -135,7 +155,7 @@ def _error(status: int, code: str, message: str, headers: dict[str, str] | None 
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestRefused)
-    return _error(error.status, error.reason, str(error))
+    return _error(error.status, error.reason, str(error), error.headers)
 
 
 async def _not_found(request: Request, error: Exception) -> Response:

@@ -173,6 +173,7 @@ class Distributed:
             host_ip=agent.host_ip,
             signer=credential,
             incarnation=credential.incarnation,
+            standing=source.session,
         )
 
 

@@ -32,10 +32,12 @@ LONGEST_NONCE = 64
 
 
 class RequestRefused(Exception):
-    def __init__(self, reason: str, message: str, status: int = 401) -> None:
+    def __init__(self, reason: str, message: str, status: int = 401, time_s: int | None = None) -> None:
+        """`time_s`: what the time is, where the host has it wrong."""
         super().__init__(message)
         self.reason = reason
         self.status = status
+        self.headers = {} if time_s is None else {TIME_HEADER: str(time_s)}
 
 
 class HostRequests:
@@ -78,7 +80,8 @@ class HostRequests:
     def _require_now(self, key: HostKey, time_s: int, nonce: str) -> None:
         now = self._clock()
         if abs(now - time_s) > WINDOW_S:
-            raise RequestRefused("wrong_time", f"The clocks of host and gateway are {now - time_s:+.0f} s apart.")
+            said = f"The clocks of host and gateway are {now - time_s:+.0f} s apart."
+            raise RequestRefused("wrong_time", said, time_s=int(now))
         passed = self._elapsed()
         with self._guard:
             seen = self._seen.setdefault(key.service_id, OrderedDict())

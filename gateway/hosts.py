@@ -26,6 +26,7 @@ from hostagent.images import ImageCache
 from hostagent.journal import Journal
 from hostagent.payloads import Files, PayloadSource
 from hostagent.queries import Queries
+from hostagent.standing import Standing
 
 WORKERS_A_HOST = 8
 STOP_S = 5.0
@@ -48,9 +49,10 @@ class LocalHost:
         host_ip: str = "127.0.0.1",
         signer: Signer | None = None,
         incarnation: str = "",
+        standing: Callable[[int, str], str] | None = None,
     ) -> None:
         """`take_up` may give a journal the identity that this host has already; `incarnation`: of the ledger whose orders it
-        takes.
+        takes; `standing` tells what a session of this host is to the ledger.
 
         Raises:
             DirectoryInUse, DriverChanged, HostIdentityChanged, JournalDamaged.
@@ -75,10 +77,16 @@ class LocalHost:
         )
         facts = partial(_facts, options, settings.host)
         self.agent = Agent(settings, the_log, self.driver, self._journal, files, facts, self._executor, utc_now, signer)
-        self.consumers: tuple[Consumer, ...] = (self.agent, Queries(the_log, self.driver, self.agent.service_id))
+        service_id = self.agent.service_id
+        self.consumers: list[Consumer] = [self.agent, Queries(the_log, self.driver, service_id)]
+        self._standing = None if standing is None else Standing(standing, lambda: self.agent.session, service_id)
+        if self._standing is not None:
+            self.consumers.append(self._standing)
 
     def readiness(self) -> str | None:
-        return None if self.agent.in_session else "its session is not open yet"
+        if not self.agent.in_session:
+            return "its session is not open yet"
+        return None if self._standing is None else self._standing.wrong
 
     def close(self) -> None:
         self.driver.close()

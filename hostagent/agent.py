@@ -147,6 +147,11 @@ class Agent:
         return self._session.told
 
     @property
+    def session(self) -> tuple[int, str] | None:
+        """Its epoch and its id, once the ledger was told of it."""
+        return (self._session.epoch, self._session.id) if self._session.told else None
+
+    @property
     def waiting(self) -> int:
         """How many orders ask for an act that has no outcome yet."""
         with self._lock:

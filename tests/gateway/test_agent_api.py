@@ -135,6 +135,38 @@ def test_a_large_image_is_sent_in_pieces(api: Offered) -> None:
     assert file.was_closed
 
 
+# itself
+
+
+def standing(api: Offered, by: HostCredential, epoch: int, session: str) -> str:
+    response = asked(api, by, f"/v1/session/{epoch}/{session}")
+    assert response.status_code == 200
+    return str(response.json()["session"])
+
+
+def test_a_host_learns_what_its_session_is_to_the_ledger(api: Offered) -> None:
+    session = api.ledger.hosts["alpha"].agent.session
+    assert session is not None
+    epoch, name = session
+
+    assert standing(api, api.alpha, epoch, name) == "current"
+    assert standing(api, api.alpha, epoch, "another") == "replaced"
+    assert standing(api, api.alpha, epoch - 1, name) == "replaced"
+    assert standing(api, api.alpha, epoch + 1, "another") == "unheard"
+    assert standing(api, enroll(api.ledger, "gamma"), 1, "its first") == "unheard"
+    assert code(asked(api, api.alpha, f"/v1/session/{'9' * 5000}/{name}")) == (404, "not_found")
+    assert code(asked(api, api.alpha, f"/v1/session/first/{name}")) == (404, "not_found")
+
+
+def test_only_a_host_with_a_key_learns_it(api: Offered) -> None:
+    path = "/v1/session/1/a-session"
+    assert code(get(api, path, {})) == (401, "unsigned")
+
+    enrollment.revoke(api.ledger.storage, "alpha")
+    api.ledger.clock.advance(1)
+    assert code(asked(api, api.alpha, path)) == (401, "revoked")
+
+
 # another's
 
 
@@ -250,6 +282,7 @@ def test_a_request_is_of_this_minute(api: Offered, later: float, status: int) ->
     if status == 401:
         assert code(response) == (401, "wrong_time")
         assert " s apart" in response.json()["error"]["message"]
+        assert response.headers[TIME_HEADER] == str(int(api.now))
 
 
 @pytest.mark.parametrize("later", [-59, 0, 59])

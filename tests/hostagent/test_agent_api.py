@@ -15,9 +15,10 @@ import pytest
 import uvicorn
 
 from commands.instance.create import payload_ref
+from commands.log.signed import TIME_HEADER
 from domain.identifiers import InstanceId
 from gateway import enrollment
-from hostagent.agent_api import PAUSES_S, AgentApi, AgentApiError
+from hostagent.agent_api import PAUSES_S, AgentApi, AgentApiError, KeyRefused
 from hostagent.drivers.protocol import DriverError
 from hostagent.images import ImageCache
 from hostagent.payloads import Files
@@ -74,6 +75,7 @@ class Gateways:
         self.clients: list[AgentApi] = []
         self.pauses: list[float] = []
         self.meanwhile: Callable[[], None] = lambda: None  # what happens while it waits
+        self.ahead_s = 0.0  # of the host's clock
 
     def serve(self, app: App | None = None) -> str:
         served = Served(app or self.api.app, self.certified)
@@ -85,7 +87,8 @@ class Gateways:
             urls,
             self.api.alpha,
             cafile or self.certified.certificate,
-            clock=lambda: self.api.now,
+            clock=lambda: self.api.now + self.ahead_s,
+            elapsed=lambda: self.api.now,
             pause=self._pause,
         )
         self.clients.append(client)
@@ -119,6 +122,11 @@ def nowhere() -> str:
 async def unavailable(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.start", "status": 503, "headers": []})
     await send({"type": "http.response.body", "body": b"no gateway of ours answers"})
+
+
+async def no_such_page(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"<html>"})
 
 
 def test_payloads_and_images_come_over_tls(gateways: Gateways, tmp_path: Path) -> None:
@@ -208,6 +216,71 @@ def test_a_host_that_is_refused_is_told_why_and_does_not_insist(gateways: Gatewa
     with pytest.raises(AgentApiError, match="401 the key of host alpha is revoked"):
         client.payload(guest, payload_ref(guest, "user_data"))
     assert gateways.pauses == []
+
+
+@pytest.mark.parametrize("ahead_s", [-86_400.0, -61.5, 62.0, 86_400.0])
+def test_a_host_whose_clock_is_off_goes_by_the_gateways_and_says_so_once_in_ten_minutes(
+    gateways: Gateways, caplog: pytest.LogCaptureFixture, ahead_s: float
+) -> None:
+    guest = gateways.api.guest_on(gateways.api.alpha)
+    gateways.ahead_s = ahead_s
+    client = gateways.client(gateways.serve())
+    ref = payload_ref(guest, "user_data")
+
+    for _ in range(3):
+        assert client.payload(guest, ref) == SECRET
+    gateways.ahead_s = 3 * ahead_s
+    assert client.payload(guest, ref) == SECRET
+    [line] = [record for record in caplog.records if "clock" in record.getMessage() and record.name.startswith("host")]
+    assert line.levelno == logging.WARNING
+    assert f"is {ahead_s:+.0f} s from the gateway's, where it is 2030-03-17T17:46:40" in line.getMessage()
+    assert gateways.pauses == []
+
+    gateways.ahead_s = 0
+    gateways.api.now += 601
+    assert client.payload(guest, ref) == SECRET
+    assert caplog.text.count("requests go by the gateway's") == 2
+
+
+def test_a_wrong_time_that_no_gateway_tells_may_pass(gateways: Gateways) -> None:
+    guest = gateways.api.guest_on(gateways.api.alpha)
+
+    async def tells_no_time(scope: Any, receive: Any, send: Any) -> None:
+        async def without(message: Any) -> None:
+            message["headers"] = [h for h in message.get("headers", ()) if h[0] != TIME_HEADER.encode()]
+            await send(message)
+
+        await gateways.api.app(scope, receive, without)
+
+    gateways.ahead_s = 100
+    gateways.meanwhile = lambda: setattr(gateways, "ahead_s", 0)  # somebody sets it
+
+    client = gateways.client(gateways.serve(tells_no_time))
+    assert client.payload(guest, payload_ref(guest, "user_data")) == SECRET
+    assert gateways.pauses == [1.0]
+
+
+def test_a_host_asks_what_its_session_is_and_does_not_wait_for_an_answer(gateways: Gateways) -> None:
+    session = gateways.api.ledger.hosts["alpha"].agent.session
+    assert session is not None
+    client = gateways.client(nowhere(), gateways.serve())
+    assert client.session(*session) == "current"
+    assert client.session(session[0], "another") == "replaced"
+
+    for app in (unavailable, no_such_page):
+        with pytest.raises(AgentApiError) as failed:
+            gateways.client(nowhere(), gateways.serve(app)).session(*session)
+        assert not isinstance(failed.value, KeyRefused)
+    assert gateways.pauses == []
+
+
+def test_a_key_that_is_refused_is_told_from_a_gateway_that_is_away(gateways: Gateways) -> None:
+    client = gateways.client(gateways.serve(), nowhere())
+    enrollment.revoke(gateways.api.ledger.storage, "alpha")
+    gateways.api.ledger.clock.advance(1)
+
+    with pytest.raises(KeyRefused, match="401 the key of host alpha is revoked"):
+        client.session(1, "a-session")
 
 
 def test_a_gateway_that_nobody_vouches_for_gets_no_answer(gateways: Gateways, tmp_path: Path) -> None:

@@ -250,6 +250,9 @@ def test_an_agent_whose_key_is_revoked_is_heard_no_more_and_enrolled_again_is(re
         agent.kill()
         agent.begin()
         inbox_says(region, "revoked", agent.name)
+        eventually(
+            lambda: "the ledger refuses this host's key" in agent.logged(), "the agent says what is wrong", within_s=90
+        )
     finally:
         agent.kill()
         credential = region.host_directory(2) / "credential.json"
@@ -284,6 +287,7 @@ def test_of_two_machines_with_one_credential_the_first_holds_the_guests_and_the_
             eventually(
                 lambda: "another agent opened" in second.logged(), "the copy says that it was replaced", within_s=60
             )
+            eventually(lambda: "another agent has taken session" in second.logged(), "and what to do", within_s=90)
             assert creates(copy / "fake") == {}
             for server in made:
                 admin.delete_server(server)
