@@ -20,11 +20,19 @@ from commands.compute_service import (
 )
 from commands.flavor import (
     CreateFlavor,
+    DeleteExtraSpec,
     DeleteFlavor,
     DescribeFlavor,
+    GrantFlavorAccess,
+    RevokeFlavorAccess,
+    SetExtraSpecs,
     decide_create_flavor,
+    decide_delete_extra_spec,
     decide_delete_flavor,
     decide_describe_flavor,
+    decide_grant_access,
+    decide_revoke_access,
+    decide_set_extra_specs,
 )
 from commands.host_key import EnrollHost, RevokeHost, decide_enroll_host, decide_revoke_host
 from commands.instance.create import CreateInstances, decide_create
@@ -89,6 +97,10 @@ DECISIONS: dict[type, Decide] = {
     CreateFlavor: decide_create_flavor,
     DeleteFlavor: decide_delete_flavor,
     DescribeFlavor: decide_describe_flavor,
+    SetExtraSpecs: decide_set_extra_specs,
+    DeleteExtraSpec: decide_delete_extra_spec,
+    GrantFlavorAccess: decide_grant_access,
+    RevokeFlavorAccess: decide_revoke_access,
     CreateKeypair: decide_create_keypair,
     DeleteKeypair: decide_delete_keypair,
 }

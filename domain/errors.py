@@ -133,6 +133,34 @@ class FlavorIdExists(Conflict):
         super().__init__(f"Flavor with ID {flavor_id} already exists.")
 
 
+class ExtraSpecNotFound(NotFound):
+    code = "flavor.extra_spec_not_found"
+
+    def __init__(self, flavor_id: str, key: str) -> None:
+        super().__init__(f"Flavor {flavor_id} has no extra specs with key {key}.")
+
+
+class FlavorIsPublic(Conflict):
+    code = "flavor.is_public"
+
+    def __init__(self) -> None:
+        super().__init__("Can not add access to a public flavor.")
+
+
+class FlavorAccessExists(Conflict):
+    code = "flavor.access_exists"
+
+    def __init__(self, flavor_id: str, project_id: str) -> None:
+        super().__init__(f"Flavor access already exists for flavor {flavor_id} and project {project_id} combination.")
+
+
+class FlavorAccessNotFound(NotFound):
+    code = "flavor.access_not_found"
+
+    def __init__(self, flavor_id: str, project_id: str) -> None:
+        super().__init__(f"Flavor access not found for {flavor_id} / {project_id} combination.")
+
+
 class FlavorUnusable(Invalid):
     """The flavor is there but cannot run this image (memory or disk too small)."""
 

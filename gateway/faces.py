@@ -10,6 +10,7 @@ from commands.neighbours.standalone.images import StandaloneImages
 from commands.neighbours.standalone.networks import StandaloneNetworks
 from gateway.app import Shell, compute_app
 from gateway.backend import Backend
+from gateway.flavor_extras import FlavorExtras
 from gateway.flavors import Flavors
 from gateway.hypervisors import Hypervisors
 from gateway.instance_actions import InstanceActions
@@ -58,6 +59,7 @@ def handlers(served: Served) -> Mapping[HandlerKey, Handler]:
         ServerCreate(backend, served.images, served.networks, create),
         ServerActions(backend, options.shutdown_timeout_s),
         Flavors(backend, max_limit),
+        FlavorExtras(backend, served.identity),
         Keypairs(backend, max_limit),
         QuotaSets(backend, served.identity, options.quota_defaults),
         Services(backend),

@@ -1,4 +1,4 @@
-"""Flavors: list, detail, show, create, describe, delete; their extra specs as reads."""
+"""Flavors: list, detail, show, create, describe, delete. Extra specs and access: `flavor_extras.py`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from domain.errors import FlavorNotFound
 from domain.flavor import FlavorSpec
 from gateway.backend import Backend
 from gateway.faults import Fault
-from gateway.microversions import V
+from gateway.microversions import Steps, V, Version, without
 from gateway.request import Handler, HandlerKey, Request, Response
+from gateway.schemas.values import MAX_BIG_INTEGER
 
 SORTABLE = {
     "created_at": "sequence",
@@ -33,6 +34,7 @@ SORTABLE = {
     "vcpu_weight": "sequence",
     "vcpus": "vcpus",
 }
+EXTRA_SPECS_COLUMN = 11
 EXTRA_SPECS = "os_compute_api:os-flavor-extra-specs:index"
 _COLUMNS = (
     "flavor_id, name, memory_mib, root_gib, ephemeral_gib, vcpus, swap_mib, rxtx_factor, is_public, disabled, "
@@ -55,8 +57,6 @@ class Flavors:
             ("POST", "/flavors"): self.create,
             ("PUT", "/flavors/{flavor_id}"): self.describe,
             ("DELETE", "/flavors/{flavor_id}"): self.delete,
-            ("GET", "/flavors/{flavor_id}/os-extra_specs"): self.extra_specs,
-            ("GET", "/flavors/{flavor_id}/os-extra_specs/{key}"): self.extra_spec,
         }
 
     async def index(self, request: Request) -> Response:
@@ -66,7 +66,7 @@ class Flavors:
         return await self._page(request, "flavors/detail", whole=True)
 
     async def show(self, request: Request) -> Response:
-        return Response({"flavor": _whole(await self._found(request), request)})
+        return Response({"flavor": _whole(await self._row(request, request.path_params["flavor_id"]), request)})
 
     async def create(self, request: Request) -> Response:
         body = request.body["flavor"]
@@ -97,62 +97,13 @@ class Flavors:
         await self._backend.ask(request, DeleteFlavor(flavor_id=request.path_params["flavor_id"]))
         return Response(status=202)
 
-    async def extra_specs(self, request: Request) -> Response:
-        row = await self._found(request)
-        return Response({"extra_specs": orjson.loads(row[11])})
-
-    async def extra_spec(self, request: Request) -> Response:
-        row, key = await self._found(request), request.path_params["key"]
-        specs: Mapping[str, str] = orjson.loads(row[11])
-        if key not in specs:
-            raise Fault(404, f"Flavor {row[0]} has no extra specs with key {key}.")
-        return Response({key: specs[key]})
-
-    async def _found(self, request: Request) -> Any:
-        """The flavor that the path names, if the caller's project may see it.
-
-        Raises:
-            FlavorNotFound: HTTP answers 404.
-        """
-        return await self._row(request, request.path_params["flavor_id"])
-
     async def _row(self, request: Request, flavor_id: str) -> Any:
-        condition, parameters = _visible(request)
-        row = await self._backend.views.row(
-            f"SELECT {_COLUMNS} FROM flavors f WHERE flavor_id = ? AND ({condition})", (flavor_id, *parameters)
-        )
-        if row is None:
-            raise FlavorNotFound(flavor_id)
-        return row
+        return await find_flavor(self._backend, request, flavor_id)
 
     async def _page(self, request: Request, path: str, *, whole: bool) -> Response:
-        query, admin = request.query, request.allows("context_is_admin")
-        conditions: list[str] = []
-        parameters: list[object] = []
-        asked = (query.get("is_public") or "").lower()
-        if admin and asked == "none":
-            pass
-        elif admin and asked in ("0", "f", "false", "off", "n", "no"):
-            conditions.append("NOT is_public")
-        elif admin and asked:
-            conditions.append("is_public")
-        else:
-            conditions.append(f"({_OWN})")
-            parameters.append(request.credentials.project_id)
-        for name, column in (("minRam", "memory_mib"), ("minDisk", "root_gib")):
-            text = query.get(name)
-            if text is not None:
-                if not (text.isascii() and text.isdigit()):
-                    raise Fault(400, f"Invalid {name} filter [{text[:50]}]")
-                conditions.append(f"{column} >= ?")
-                parameters.append(int(text[:12]))
-        wanted = query.get("name") if request.version >= V(2, 102) else None
-        if wanted is not None:
-            conditions.append("instr(name, ?) > 0")
-            parameters.append(wanted)
-        sorted_by = SORTABLE.get(query.get("sort_key") or "flavorid")
-        if sorted_by is None:
-            raise Fault(400, f"Sort key supplied is invalid: {(query.get('sort_key') or '')[:100]}")
+        query = request.query
+        conditions, parameters = _asked_for(request)
+        sorted_by = SORTABLE[query.get("sort_key") or "flavorid"]
         down = (query.get("sort_dir") or "asc") == "desc"
         limit = _limit(query.get("limit"), self._max_limit)
         marker = query.get("marker")
@@ -171,11 +122,27 @@ class Flavors:
             f"ORDER BY {sorted_by} {order}, flavor_id {order} LIMIT ?",
             (*parameters, limit),
         )
-        body: dict[str, Any] = {"flavors": [(_whole if whole else _brief)(row, request) for row in rows]}
+        shown = _whole if whole else _brief
+        body: dict[str, Any] = {"flavors": [shown(row, request) for row in rows]}
         if rows and len(rows) == limit:
             href = f"{request.base_url}/{path}?{query.with_changed(marker=rows[-1][0])}"
             body["flavors_links"] = [{"rel": "next", "href": href}]
         return Response(body)
+
+
+async def find_flavor(backend: Backend, request: Request, flavor_id: str) -> Any:
+    """A flavor's row, if the caller's project may see it.
+
+    Raises:
+        FlavorNotFound: HTTP answers 404.
+    """
+    condition, parameters = _visible(request)
+    row = await backend.views.row(
+        f"SELECT {_COLUMNS} FROM flavors f WHERE flavor_id = ? AND ({condition})", (flavor_id, *parameters)
+    )
+    if row is None:
+        raise FlavorNotFound(flavor_id)
+    return row
 
 
 def _visible(request: Request) -> tuple[str, tuple[object, ...]]:
@@ -183,6 +150,52 @@ def _visible(request: Request) -> tuple[str, tuple[object, ...]]:
     if request.allows("context_is_admin"):
         return "1", ()
     return _OWN, (request.credentials.project_id,)
+
+
+def _asked_for(request: Request) -> tuple[list[str], list[object]]:
+    """The query's filters as conditions, and their parameters.
+
+    Raises:
+        Fault: 400
+    """
+    query = request.query
+    conditions = [f"({_OWN})"]
+    parameters: list[object] = [request.credentials.project_id]
+    asked = query.get("is_public")
+    if asked is not None and request.allows("context_is_admin"):  # dropped for others
+        if asked.lower() == "none":
+            conditions, parameters = [], []
+        elif not _truth_of(asked):
+            conditions, parameters = ["NOT is_public"], []
+    for name, column in (("minRam", "memory_mib"), ("minDisk", "root_gib")):
+        text = query.get(name)
+        if text is not None:
+            conditions.append(f"{column} >= ?")
+            parameters.append(_least(name, text))
+    if (wanted := query.get("name")) is not None and request.version >= V(2, 102):
+        conditions.append("instr(name, ?) > 0")
+        parameters.append(wanted)
+    return conditions, parameters
+
+
+def _truth_of(asked: str) -> bool:
+    word = asked.strip().lower()
+    if word not in _WORDS:
+        raise Fault(400, f"Invalid is_public filter [{asked[:50]}]")
+    return _WORDS[word]
+
+
+_WORDS = dict.fromkeys(("1", "t", "true", "on", "y", "yes"), True) | dict.fromkeys(
+    ("0", "f", "false", "off", "n", "no"), False
+)
+
+
+def _least(name: str, text: str) -> int:
+    """At most what a column can hold."""
+    try:
+        return max(-1, min(int(text[:20]), MAX_BIG_INTEGER))
+    except ValueError:
+        raise Fault(400, f"Invalid {name} filter [{text[:50]}]") from None
 
 
 def _limit(text: str | None, most: int) -> int:
@@ -197,14 +210,11 @@ def _links(row: Any, request: Request) -> list[dict[str, str]]:
 
 
 def _brief(row: Any, request: Request) -> dict[str, Any]:
-    flavor: dict[str, Any] = {"id": row[0], "name": row[1], "links": _links(row, request)}
-    if request.version >= V(2, 55):
-        flavor["description"] = row[10]
-    return flavor
+    flavor = {"id": row[0], "name": row[1], "links": _links(row, request), "description": row[10]}
+    return VIEW.lower(flavor, request.version)
 
 
 def _whole(row: Any, request: Request) -> dict[str, Any]:
-    version = request.version
     flavor: dict[str, Any] = {
         "id": row[0],
         "name": row[1],
@@ -212,15 +222,30 @@ def _whole(row: Any, request: Request) -> dict[str, Any]:
         "disk": row[3],
         "OS-FLV-EXT-DATA:ephemeral": row[4],
         "vcpus": row[5],
-        "swap": row[6] if row[6] or version >= V(2, 75) else "",
+        "swap": row[6],
         "os-flavor-access:is_public": bool(row[8]),
         "links": _links(row, request),
+        "description": row[10],
     }
-    if version < V(2, 102):
-        flavor["rxtx_factor"] = row[7]
-        flavor["OS-FLV-DISABLED:disabled"] = bool(row[9])
-    if version >= V(2, 55):
-        flavor["description"] = row[10]
-    if version >= V(2, 61) and request.allows(EXTRA_SPECS):
-        flavor["extra_specs"] = orjson.loads(row[11])
-    return flavor
+    if request.allows(EXTRA_SPECS):
+        flavor["extra_specs"] = orjson.loads(row[EXTRA_SPECS_COLUMN])
+    return _with_older(row, VIEW.lower(flavor, request.version), request.version)
+
+
+def _with_older(row: Any, flavor: dict[str, Any], version: Version) -> dict[str, Any]:
+    """Two fields were taken away at 2.102."""
+    return (
+        flavor if version >= V(2, 102) else flavor | {"rxtx_factor": row[7], "OS-FLV-DISABLED:disabled": bool(row[9])}
+    )
+
+
+def _no_swap_is_empty(flavor: dict[str, Any]) -> None:
+    if flavor.get("swap") == 0:
+        flavor["swap"] = ""
+
+
+VIEW = Steps(
+    (V(2, 55), without("description")),
+    (V(2, 61), without("extra_specs")),
+    (V(2, 75), _no_swap_is_empty),
+)

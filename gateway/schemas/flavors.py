@@ -1,9 +1,9 @@
-"""Bodies of POST /flavors and PUT /flavors/{id}."""
+"""Bodies of POST /flavors and PUT /flavors/{id}; of extra specs and access."""
 
 from __future__ import annotations
 
-from gateway.microversions import Since, V, Version
-from gateway.schemas.values import BOOLEAN, NAME, Forms, Schema, thing, whole_number, wrapped
+from gateway.microversions import OLDEST, Since, V, Version
+from gateway.schemas.values import BOOLEAN, METADATA, NAME, Forms, Schema, text, thing, whole_number, wrapped
 
 CREATE_STEPS = (V(2, 1), V(2, 55), V(2, 102))
 
@@ -22,6 +22,12 @@ RXTX_FACTOR: Schema = {
     "maximum": 3.40282e38,
 }
 DESCRIPTION: Schema = {"type": ["string", "null"], "minLength": 0, "maxLength": 65535, "format": "printable"}
+
+
+METADATA_KEY = "^[a-zA-Z0-9_:. -]{1,255}$"
+EXTRA_SPECS: Schema = METADATA | {"patternProperties": {METADATA_KEY: {"type": ["string", "number"], "maxLength": 255}}}
+TENANT = thing({"tenant": text(255)}, ["tenant"])
+ACTION = "/flavors/{flavor_id}/action"
 
 
 def _create(version: Version) -> Schema:
@@ -47,4 +53,10 @@ BODIES: Forms = {
     ("PUT", "/flavors/{flavor_id}"): Since(
         {V(2, 55): wrapped("flavor", thing({"description": DESCRIPTION}, ["description"]))}
     ),
+    ("POST", "/flavors/{flavor_id}/os-extra_specs"): Since({OLDEST: wrapped("extra_specs", EXTRA_SPECS)}),
+    ("PUT", "/flavors/{flavor_id}/os-extra_specs/{key}"): Since(
+        {OLDEST: EXTRA_SPECS | {"minProperties": 1, "maxProperties": 1}}
+    ),
+    ("POST", ACTION, "addTenantAccess"): Since({OLDEST: wrapped("addTenantAccess", TENANT)}),
+    ("POST", ACTION, "removeTenantAccess"): Since({OLDEST: wrapped("removeTenantAccess", TENANT)}),
 }

@@ -47,6 +47,10 @@ SERVER_TEXTS = (
     "security_groups", "services", "soft_deleted", "sort_dir", "status", "system_metadata", "task_state", "tenant_id",
     "terminated_at", "user_id", "uuid", "vm_state",
 )  # fmt: skip
+FLAVOR_SORT_KEYS = (
+    "created_at", "description", "disabled", "ephemeral_gb", "flavorid", "id", "is_public", "memory_mb", "name",
+    "root_gb", "rxtx_factor", "swap", "updated_at", "vcpu_weight", "vcpus",
+)  # fmt: skip
 SERVER_PATTERNS = ("access_ip_v4", "access_ip_v6", "display_name", "host", "ip", "ip6", "name", "node")
 
 
@@ -76,11 +80,13 @@ def _flavors(version: Version) -> Schema:
         "is_public": ANY_TEXT,
         "minRam": ANY_TEXT,
         "minDisk": ANY_TEXT,
-        "sort_key": ANY_TEXT,
-        "sort_dir": ANY_TEXT,
+        "sort_dir": any_times({"type": "string", "enum": ["asc", "desc"]}),
     }
+    sort_keys = list(FLAVOR_SORT_KEYS)
     if version >= V(2, 102):
+        sort_keys.remove("rxtx_factor")
         fields["name"] = ANY_TEXT
+    fields["sort_key"] = any_times({"type": "string", "enum": sort_keys})
     return thing(fields, closed=version >= STRICT)
 
 

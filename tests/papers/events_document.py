@@ -75,9 +75,9 @@ RECORDED: dict[str, str] = {
     "flavor.created": "`commands/flavor.py`, on POST /flavors.",
     "flavor.deleted": "`commands/flavor.py`, on DELETE /flavors. Servers keep their own copy.",
     "flavor.described": "`commands/flavor.py`, on PUT /flavors.",
-    "flavor.extra_specs_set": "nobody yet; the form is kept for the extra specs calls.",
-    "flavor.access_granted": "nobody yet; the form is kept for addTenantAccess.",
-    "flavor.access_revoked": "nobody yet; as above.",
+    "flavor.extra_specs_set": "`commands/flavor.py`, on POST, PUT and DELETE of os-extra_specs; all there are after it.",
+    "flavor.access_granted": "`commands/flavor.py`, on addTenantAccess.",
+    "flavor.access_revoked": "`commands/flavor.py`, on removeTenantAccess.",
     "keypair.created": "`commands/keypair.py`, on POST /os-keypairs.",
     "keypair.deleted": "`commands/keypair.py`, on DELETE /os-keypairs.",
 }
