@@ -22,7 +22,6 @@ PING_S = 1.0
 SILENT_S = 3.0  # since the last ping that was answered was sent; from then on nothing counts as held
 SESSION_LIMIT = "5s"  # PostgreSQL ends a session that is silent for as long, and others are elected; more than SILENT_S
 PAUSE_S = 0.5
-SLICE_S = 0.1
 
 _TAKE = """
 SELECT name FROM unnest(%s::text[], %s::bigint[]) AS seat (name, key) WHERE pg_try_advisory_lock(key)
@@ -30,7 +29,7 @@ SELECT name FROM unnest(%s::text[], %s::bigint[]) AS seat (name, key) WHERE pg_t
 
 
 class Election:
-    """Stands for all these names from the start. `process` is how PostgreSQL shows the session."""
+    """Stands for all these names from the start, if there are any. `process` is how PostgreSQL shows the session."""
 
     def __init__(self, url: str, names: Sequence[str], *, process: str) -> None:
         self._url = url
@@ -41,8 +40,13 @@ class Election:
         self._failing = False
         self._changed = threading.Condition()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="election", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+        if names:
+            from commands.postgresql_sessions import Hearing
+
+            self._hearing = Hearing()
+            self._thread = threading.Thread(target=self._run, name="election", daemon=True)
+            self._thread.start()
 
     def holds(self, name: str) -> bool:
         """Whether this process is the active one; asks nobody."""
@@ -58,8 +62,12 @@ class Election:
             self._changed.wait(timeout_s)
 
     def close(self) -> None:
+        if self._thread is None or self._closing.is_set():
+            return
         self._closing.set()
+        self._hearing.stop()
         self._thread.join()
+        self._hearing.close()
 
     def _run(self) -> None:
         import psycopg  # here, since a ledger of one process does without PostgreSQL
@@ -85,8 +93,7 @@ class Election:
                 asked = monotonic()
                 self._settle(self._ask(session), asked)
                 self._failing = False
-            for _ in session.notifies(timeout=SLICE_S):  # there are none: it fails as soon as the session is ended
-                pass
+            self._hearing.wait(session, asked + PING_S - monotonic())  # which fails as soon as the session is ended
 
     def _ask(self, session: Session) -> frozenset[str]:
         """Give back what is not wanted any more, take what is free; which names are held then."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import select
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -114,6 +115,40 @@ class Sessions:
             self._idle.pop().close()
 
 
+class Hearing:
+    """Waits for what a server sends unasked, without waking up before something comes; for one thread."""
+
+    def __init__(self) -> None:
+        self._end, self._other_end = socket.socketpair()
+
+    def wait(self, session: Session, timeout_s: float) -> list[str]:
+        """What was notified, as soon as there is something, or `stop` was called.
+
+        Raises:
+            psycopg.Error: the session was ended.
+        """
+        heard = _notified(session)  # beside an answer it may have come already
+        if not heard:
+            poll = select.poll()
+            poll.register(session.fileno(), select.POLLIN)
+            poll.register(self._end, select.POLLIN)
+            if poll.poll(max(0.0, timeout_s) * 1000):
+                heard = _notified(session)
+        return heard
+
+    def stop(self) -> None:
+        """Nobody waits from now on."""
+        self._other_end.send(b".")
+
+    def close(self) -> None:
+        self._end.close()
+        self._other_end.close()
+
+
+def _notified(session: Session) -> list[str]:
+    return [notice.payload for notice in session.notifies(timeout=0)]
+
+
 def _stands(session: Session) -> bool:
     """Whether the server has not hung up meanwhile. Asks it nothing."""
     poll = select.poll()
@@ -139,6 +174,7 @@ class CommitBell:
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
+        self._hearing = Hearing()
         self._woken = 0
         self._failing = False
         self.head = 0  # the newest position heard of; there may be newer ones
@@ -158,10 +194,14 @@ class CommitBell:
             self._changed.notify_all()
 
     def close(self) -> None:
+        if self._closing.is_set():
+            return
         self._closing.set()
+        self._hearing.stop()
         self.wake()
         if self._thread is not None:
             self._thread.join()
+        self._hearing.close()
 
     def _start(self) -> None:
         with self._changed:
@@ -189,9 +229,9 @@ class CommitBell:
                 asked = monotonic()
                 for (head,) in session.execute(HEAD):
                     self._ring(head)
-            for notice in session.notifies(timeout=PAUSE_S):
-                if notice.payload.isdecimal():
-                    self._ring(int(notice.payload))
+            for payload in self._hearing.wait(session, asked + POLL_S - monotonic()):
+                if payload.isdecimal():
+                    self._ring(int(payload))
 
     def _ring(self, head: int) -> None:
         with self._changed:

@@ -17,13 +17,14 @@ from kafka.cluster import ClusterMetadata
 from kafka.errors import LogTruncationError, OffsetOutOfRangeError
 
 from commands.log.kafka_clients import connect, unavailable
-from commands.log.kafka_options import FETCH_WAIT_MS, KafkaOptions
+from commands.log.kafka_options import KafkaOptions
 from commands.log.kafka_tail import Tail, to_log_record
 from commands.log.kafka_topics import Topics
 from commands.log.port import LogRecord, LogUnavailable
 
 log = logging.getLogger(__name__)
 
+POLL_MS = 500  # how soon a new tail is looked after, at the latest
 CROWDED_POLL_MS = 50
 SILENT_S = 6.0  # metadata is asked for every two seconds
 LOST_S = 30.0  # silent for so long, its brokers may have moved
@@ -131,7 +132,7 @@ class Tails:
             while not self._closing.is_set() and not self._lost():
                 crowded = self._place(consumer, placed)
                 try:
-                    polled = consumer.poll(CROWDED_POLL_MS if crowded else FETCH_WAIT_MS)
+                    polled = consumer.poll(CROWDED_POLL_MS if crowded else POLL_MS)
                 except OffsetOutOfRangeError as error:
                     for partition in error.args[0]:
                         self._begin_again(placed[partition], earliest=True)
