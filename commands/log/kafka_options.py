@@ -15,7 +15,7 @@ CONNECT_TIMEOUT_MS = 3000
 REQUEST_TIMEOUT_MS = 4000
 TOPIC_TIMEOUT_MS = 5000  # how long a topic is looked for that a message is for
 DELIVERY_TIMEOUT_MS = 8000  # of a message, with all that is tried again
-FETCH_WAIT_MS = 1000  # how long a broker holds a fetch that brings nothing
+FETCH_WAIT_MS = 1000  # how long a broker holds a fetch that brings nothing; less than a request may take
 LARGEST_MESSAGE = 8 * 1024 * 1024
 
 ADDRESS = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|[^\s:/@,\[\]]+):(?P<port>[0-9]{1,5})")

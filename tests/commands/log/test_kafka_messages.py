@@ -62,6 +62,7 @@ def node(tmp_path: Path) -> Iterator[PrivateKafka]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What would be given up after seconds is given up in a moment."""
     monkeypatch.setattr(kafka_options, "REQUEST_TIMEOUT_MS", 800)
+    monkeypatch.setattr(kafka_options, "FETCH_WAIT_MS", 500)
     monkeypatch.setattr(kafka_options, "TOPIC_TIMEOUT_MS", 800)
     monkeypatch.setattr(kafka_options, "DELIVERY_TIMEOUT_MS", 1000)
     monkeypatch.setattr(kafka_tails, "SILENT_S", 3.0)
