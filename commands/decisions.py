@@ -61,7 +61,14 @@ from commands.instance.schedule import (
     decide_schedule,
 )
 from commands.keypair import CreateKeypair, DeleteKeypair, decide_create_keypair, decide_delete_keypair
-from commands.quota import ResetQuotaLimits, SetQuotaLimits, decide_reset_limits, decide_set_limits
+from commands.quota import (
+    ResetQuotaLimits,
+    SetQuotaClassLimits,
+    SetQuotaLimits,
+    decide_reset_limits,
+    decide_set_class_limits,
+    decide_set_limits,
+)
 from domain.quota import DEFAULT_LIMITS
 
 
@@ -86,6 +93,8 @@ DECISIONS: dict[type, Decide] = {
     RecordObservation: decide_observation,
     MarkOverdue: decide_overdue,
     RegisterHost: decide_register,
+        SetMetadata: partial(decide_set_metadata, defaults=quota_defaults),
+        SetQuotaLimits: partial(decide_set_limits, defaults=quota_defaults),
     MarkServiceDown: decide_service_down,
     MarkServiceUp: decide_service_up,
     EnableService: decide_enable,
@@ -104,3 +113,4 @@ DECISIONS: dict[type, Decide] = {
     CreateKeypair: decide_create_keypair,
     DeleteKeypair: decide_delete_keypair,
 }
+    SetQuotaClassLimits: decide_set_class_limits,

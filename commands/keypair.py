@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from commands.quota import in_force
 from commands.states import Decision, States
 from domain.errors import KeypairExists, KeypairNotFound, KeypairQuotaExceeded
 from domain.identifiers import ProjectId, UserId, keypair_stream
@@ -38,7 +39,7 @@ def decide_create_keypair(
         KeypairQuotaExceeded: HTTP answers 403.
     """
     keypairs = states.keypairs(command.user_id)
-    limit = states.quota(command.project_id).limit("key_pairs", defaults)
+    limit = states.quota(command.project_id).limit("key_pairs", in_force(states, defaults))
     if limit != UNLIMITED and len(keypairs.by_id) >= limit:
         raise KeypairQuotaExceeded
     if keypairs.named(command.name) is not None:

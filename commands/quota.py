@@ -6,97 +6,145 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from commands.states import Decision, States
-from domain.errors import QuotaBelowUsage, QuotaExceeded
+from domain.errors import QuotaAboveProject, QuotaBelowUsage, QuotaExceeded
 from domain.flavor import FlavorSpec
-from domain.identifiers import InstanceId, ProjectId, quota_stream
+from domain.identifiers import InstanceId, ProjectId, UserId, quota_class_stream, quota_stream
 from domain.quota import (
     CORES,
-    COUNTED,
     DEFAULT_LIMITS,
     INSTANCES,
+    NETWORK_LIMITS,
     RAM,
     UNLIMITED,
     Quota,
+    QuotaClassLimitsSet,
     QuotaConsumed,
     QuotaLimitsReset,
     QuotaLimitsSet,
     QuotaReleased,
 )
 
+DEFAULT_CLASS = "default"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetQuotaLimits:
     project_id: ProjectId
     limits: Mapping[str, int]
+    user_id: UserId | None = None  # whose, within the project
     force: bool = False  # also below what is used
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetQuotaLimits:
     project_id: ProjectId
+    user_id: UserId | None = None
 
 
-def decide_set_limits(command: SetQuotaLimits, states: States) -> Decision:
-    """Change a project's limits (Nova API 2.1, PUT /os-quota-sets).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetQuotaClassLimits:
+    class_name: str
+    limits: Mapping[str, int]
+
+
+def decide_set_limits(
+    command: SetQuotaLimits, states: States, defaults: Mapping[str, int] = DEFAULT_LIMITS
+) -> Decision:
+    """Change a project's limits, or one user's in it (Nova API 2.1, PUT /os-quota-sets).
 
     Raises:
-        QuotaBelowUsage: a limit under what is in use, without force; HTTP answers 400.
+        QuotaBelowUsage: a limit under what is in use or given to users, without force; HTTP answers 400.
+        QuotaAboveProject: a user's limit beyond what the project has left to give, without force; HTTP answers 400.
     """
-    quota = states.quota(command.project_id)
+    quota, user_id = states.quota(command.project_id), command.user_id
     if not command.force:
         for resource, limit in command.limits.items():
-            used = quota.used.get(resource, 0)
-            if limit != UNLIMITED and limit < used:
-                raise QuotaBelowUsage(
-                    f"Quota limit {limit} for {resource} must be greater than or equal to already used and "
-                    f"reserved {used}."
-                )
-    changed = {k: v for k, v in command.limits.items() if quota.limits.get(k) != v}
+            _require_sensible(quota, resource, limit, user_id, in_force(states, defaults))
+    known = quota.limits if user_id is None else quota.user_limits.get(user_id, {})
+    changed = {k: v for k, v in command.limits.items() if known.get(k) != v}
     if not changed:
         return []
-    return [(quota_stream(command.project_id), QuotaLimitsSet(project_id=command.project_id, limits=changed))]
+    event = QuotaLimitsSet(project_id=command.project_id, limits=changed, user_id=user_id)
+    return [(quota_stream(command.project_id), event)]
+
+
+def _require_sensible(
+    quota: Quota, resource: str, limit: int, user_id: UserId | None, defaults: Mapping[str, int]
+) -> None:
+    least = quota.in_use(resource, user_id)
+    if user_id is None:
+        least = max(least, quota.given_out(resource))
+    if limit != UNLIMITED and limit < least:
+        raise QuotaBelowUsage(resource, limit, least)
+    whole = quota.limit(resource, defaults)
+    if user_id is not None and whole != UNLIMITED:
+        most = whole - quota.given_out(resource, but=user_id)
+        if limit == UNLIMITED or limit > most:
+            raise QuotaAboveProject(resource, limit, most)
 
 
 def decide_reset_limits(command: ResetQuotaLimits, states: States) -> Decision:
     """Back to the defaults (Nova API 2.1, DELETE /os-quota-sets)."""
-    if not states.quota(command.project_id).limits:
+    quota, user_id = states.quota(command.project_id), command.user_id
+    if not (quota.limits or quota.user_limits if user_id is None else user_id in quota.user_limits):
         return []
-    return [(quota_stream(command.project_id), QuotaLimitsReset(project_id=command.project_id))]
+    event = QuotaLimitsReset(project_id=command.project_id, user_id=user_id)
+    return [(quota_stream(command.project_id), event)]
+
+
+def decide_set_class_limits(command: SetQuotaClassLimits, states: States) -> Decision:
+    """Nova API 2.1, PUT /os-quota-class-sets."""
+    known = states.quota_class(command.class_name).limits
+    changed = {k: v for k, v in command.limits.items() if known.get(k) != v}
+    if not changed:
+        return []
+    event = QuotaClassLimitsSet(class_name=command.class_name, limits=changed)
+    return [(quota_class_stream(command.class_name), event)]
+
+
+def in_force(states: States, configured: Mapping[str, int]) -> Mapping[str, int]:
+    """The limits of a project that has none of its own: those of the class "default", else those configured."""
+    return {**NETWORK_LIMITS, **configured, **states.quota_class(DEFAULT_CLASS).limits}
 
 
 def amounts_of(flavor: FlavorSpec) -> dict[str, int]:
     return {INSTANCES: 1, CORES: flavor.vcpus, RAM: flavor.memory_mib}
 
 
-def consumed(project_id: ProjectId, instance_id: InstanceId, flavor: FlavorSpec) -> QuotaConsumed:
-    return QuotaConsumed(project_id=project_id, instance_id=instance_id, amounts=amounts_of(flavor))
+def consumed(project_id: ProjectId, user_id: UserId, instance_id: InstanceId, flavor: FlavorSpec) -> QuotaConsumed:
+    return QuotaConsumed(project_id=project_id, user_id=user_id, instance_id=instance_id, amounts=amounts_of(flavor))
 
 
-def released(project_id: ProjectId, instance_id: InstanceId, flavor: FlavorSpec) -> QuotaReleased:
-    return QuotaReleased(project_id=project_id, instance_id=instance_id, amounts=amounts_of(flavor))
+def released(project_id: ProjectId, user_id: UserId, instance_id: InstanceId, flavor: FlavorSpec) -> QuotaReleased:
+    return QuotaReleased(project_id=project_id, user_id=user_id, instance_id=instance_id, amounts=amounts_of(flavor))
 
 
-def headroom(quota: Quota, flavor: FlavorSpec, defaults: Mapping[str, int] = DEFAULT_LIMITS) -> int:
-    """How many instances of this flavor the project may still create; a very large number where nothing limits it."""
+def headroom(quota: Quota, user_id: UserId, flavor: FlavorSpec, defaults: Mapping[str, int] = DEFAULT_LIMITS) -> int:
+    """How many instances of this flavor the user may still create; a very large number where nothing limits it."""
     room = 2**31
     for resource, amount in amounts_of(flavor).items():
-        limit = quota.limit(resource, defaults)
-        if limit != UNLIMITED and amount:
-            room = min(room, (limit - quota.used.get(resource, 0)) // amount)
+        for whose in (None, user_id):
+            limit = quota.limit(resource, defaults, whose)
+            if limit != UNLIMITED and amount:
+                room = min(room, (limit - quota.in_use(resource, whose)) // amount)
     return max(0, room)
 
 
-def require_quota(quota: Quota, flavor: FlavorSpec, count: int, defaults: Mapping[str, int] = DEFAULT_LIMITS) -> None:
+def require_quota(
+    quota: Quota, user_id: UserId, flavor: FlavorSpec, count: int, defaults: Mapping[str, int] = DEFAULT_LIMITS
+) -> None:
     """Raises:
     QuotaExceeded: `count` instances do not fit; names every resource that is short.
     """
     asked = {k: v * count for k, v in amounts_of(flavor).items()}
-    limits = {k: quota.limit(k, defaults) for k in sorted(COUNTED)}
-    short = [k for k, limit in limits.items() if limit != UNLIMITED and quota.used.get(k, 0) + asked[k] > limit]
-    if short:
-        raise QuotaExceeded(
-            ", ".join(short),
-            ", ".join(str(asked[k]) for k in short),
-            ", ".join(str(quota.used.get(k, 0)) for k in short),
-            ", ".join(str(limits[k]) for k in short),
-        )
+    for whose in (None, user_id):
+        limits = {k: quota.limit(k, defaults, whose) for k in sorted(asked)}
+        used = {k: quota.in_use(k, whose) for k in limits}
+        short = [k for k, limit in limits.items() if limit != UNLIMITED and used[k] + asked[k] > limit]
+        if short:
+            raise QuotaExceeded(
+                ", ".join(short),
+                ", ".join(str(asked[k]) for k in short),
+                ", ".join(str(used[k]) for k in short),
+                ", ".join(str(limits[k]) for k in short),
+            )

@@ -31,12 +31,13 @@ from domain.identifiers import (
     instance_stream,
     keypair_stream,
     provider_stream,
+    quota_class_stream,
     quota_stream,
     service_stream,
 )
 from domain.instance.state import Instance, evolve
 from domain.keypair import Keypairs, evolve_keypairs
-from domain.quota import Quota, evolve_quota
+from domain.quota import Quota, QuotaClass, evolve_quota, evolve_quota_class
 from domain.resource_provider import ProviderTree, evolve_provider
 from domain.serialization import shape_of
 
@@ -61,6 +62,7 @@ STREAM_KINDS: dict[str, StreamKind] = {
     "service": StreamKind(ComputeService, evolve_service),
     "host_key": StreamKind(HostKey, evolve_host_key),
     "quota": StreamKind(Quota, evolve_quota),
+    "quota_class": StreamKind(QuotaClass, evolve_quota_class),
     "flavor": StreamKind(FlavorCatalog, evolve_flavors),
     "keypair": StreamKind(Keypairs, evolve_keypairs),
 }
@@ -115,6 +117,9 @@ class States:
 
     def quota(self, project_id: ProjectId) -> Quota:
         return self._load(quota_stream(project_id)) or Quota(project_id=project_id)
+
+    def quota_class(self, class_name: str) -> QuotaClass:
+        return self._load(quota_class_stream(class_name)) or QuotaClass(class_name=class_name)
 
     def flavors(self) -> FlavorCatalog:
         return self._load(FLAVOR_CATALOG) or FlavorCatalog()

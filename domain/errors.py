@@ -102,7 +102,7 @@ class KeypairQuotaExceeded(Forbidden):
     code = "quota.keypairs_exceeded"
 
     def __init__(self) -> None:
-        super().__init__("Maximum number of key pairs exceeded")
+        super().__init__("Quota exceeded, too many key pairs.")
 
 
 class QuotaBelowUsage(Invalid):
@@ -165,6 +165,18 @@ class FlavorUnusable(Invalid):
     """The flavor is there but cannot run this image (memory or disk too small)."""
 
     code = "flavor.unusable"
+    def __init__(self, resource: str, limit: int, least: int) -> None:
+        super().__init__(
+            f"Quota limit {limit} for {resource} must be greater than or equal to already used and reserved {least}."
+        )
+
+
+class QuotaAboveProject(Invalid):
+    code = "quota.above_project"
+
+    def __init__(self, resource: str, limit: int, most: int) -> None:
+        super().__init__(f"Quota limit {limit} for {resource} must be less than or equal to {most}.")
+
 
 
 class BadFlavor(Invalid):

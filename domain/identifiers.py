@@ -11,6 +11,7 @@ ServiceId = NewType("ServiceId", UUID)  # a host's agent; its topics carry this,
 HostName = NewType("HostName", str)
 ProjectId = NewType("ProjectId", str)
 UserId = NewType("UserId", str)
+ServerGroupId = NewType("ServerGroupId", UUID)
 RequestId = NewType("RequestId", str)  # "req-" and a UUID, as in Nova's x-openstack-request-id
 VaultRef = NewType("VaultRef", str)  # names a sealed payload; tells nothing about what it holds
 StreamId = NewType("StreamId", str)  # "instance:<uuid>"
@@ -36,6 +37,10 @@ def host_key_stream(service_id: ServiceId) -> StreamId:
 
 def quota_stream(project_id: ProjectId) -> StreamId:
     return StreamId(f"quota:{project_id}")
+
+
+def quota_class_stream(class_name: str) -> StreamId:
+    return StreamId(f"quota_class:{class_name}")
 
 
 def keypair_stream(user_id: UserId) -> StreamId:

@@ -21,7 +21,7 @@ from domain.host_key import HOST_KEY_EVENTS
 from domain.instance.events import INSTANCE_EVENTS
 from domain.keypair import KEYPAIR_EVENTS
 from domain.marks import ERASED, Personal
-from domain.quota import QUOTA_EVENTS
+from domain.quota import QUOTA_CLASS_EVENTS, QUOTA_EVENTS
 from domain.resource_provider import PROVIDER_EVENTS
 
 T = TypeVar("T")
@@ -35,6 +35,7 @@ EVENTS: Mapping[str, type] = {
     **SERVICE_EVENTS,
     **HOST_KEY_EVENTS,
     **QUOTA_EVENTS,
+    **QUOTA_CLASS_EVENTS,
     **FLAVOR_EVENTS,
     **KEYPAIR_EVENTS,
 }

@@ -10,11 +10,13 @@ from commands.neighbours.standalone.images import StandaloneImages
 from commands.neighbours.standalone.networks import StandaloneNetworks
 from gateway.app import Shell, compute_app
 from gateway.backend import Backend
+from gateway.extensions import Extensions
 from gateway.flavor_extras import FlavorExtras
 from gateway.flavors import Flavors
 from gateway.hypervisors import Hypervisors
 from gateway.instance_actions import InstanceActions
 from gateway.keypairs import Keypairs
+from gateway.limits import Limits
 from gateway.options import Options
 from gateway.policy import Policy
 from gateway.quota_sets import QuotaSets
@@ -58,10 +60,12 @@ def handlers(served: Served) -> Mapping[HandlerKey, Handler]:
         Servers(backend, max_limit),
         ServerCreate(backend, served.images, served.networks, create),
         ServerActions(backend, options.shutdown_timeout_s),
+        Extensions(),
         Flavors(backend, max_limit),
         FlavorExtras(backend, served.identity),
         Keypairs(backend, max_limit),
         QuotaSets(backend, served.identity, options.quota_defaults),
+        Limits(backend, options.quota_defaults),
         Services(backend),
         Hypervisors(backend, max_limit),
         InstanceActions(backend, max_limit),

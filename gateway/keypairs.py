@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,9 +11,11 @@ from domain.errors import KeypairNotFound
 from domain.identifiers import ProjectId, UserId
 from gateway.backend import Backend
 from gateway.faults import Fault
-from gateway.microversions import V
+from gateway.key_material import fingerprint, generated
+from gateway.microversions import Steps, V, without
 from gateway.request import Handler, HandlerKey, Request, Response
 
+VIEW = Steps((V(2, 2), without("type")))
 _COLUMNS = "name, type, public_key, fingerprint, user_id, keypair_id, created_at"
 
 
@@ -42,7 +43,7 @@ class Keypairs:
         after = ""
         if marker is not None:
             if await self._row(user_id, marker) is None:
-                raise Fault(400, f"marker [{marker}] not found")
+                raise Fault(400, f"Marker {marker} could not be found.")
             after = marker
         rows = await self._backend.views.rows(
             f"SELECT {_COLUMNS} FROM keypairs WHERE user_id = ? AND name > ? ORDER BY name LIMIT ?",
@@ -58,13 +59,9 @@ class Keypairs:
         body = request.body["keypair"]
         user_id = _user(request, "create", body.get("user_id"))
         kind = body.get("type", "ssh")
-        private_key = None
-        if body.get("public_key") is None:
-            if kind == "x509":
-                raise Fault(400, "A public key is required for type x509.")
-            public_key, private_key = _generated()
-        else:
-            public_key = body["public_key"]
+        public_key, private_key = body.get("public_key"), None
+        if public_key is None:  # from 2.92 on it is required
+            public_key, private_key = await asyncio.to_thread(generated, kind, user_id)
         command = CreateKeypair(
             user_id=UserId(user_id),
             project_id=ProjectId(request.project_id),
@@ -79,11 +76,11 @@ class Keypairs:
             "public_key": command.public_key,
             "fingerprint": command.fingerprint,
             "user_id": user_id,
+            "type": kind,
         }
-        if request.version >= V(2, 2):
-            made["type"] = kind
         if private_key is not None:
             made["private_key"] = private_key
+        made = VIEW.lower(made, request.version)
         return Response({"keypair": made}, status=201 if request.version >= V(2, 2) else 200)
 
     async def show(self, request: Request) -> Response:
@@ -123,40 +120,5 @@ def _user(request: Request, operation: str, asked: str | None) -> str:
 
 
 def _brief(row: Any, request: Request) -> dict[str, Any]:
-    keypair = {"name": row[0], "public_key": row[2], "fingerprint": row[3]}
-    if request.version >= V(2, 2):
-        keypair["type"] = row[1]
-    return keypair
-
-
-def _generated() -> tuple[str, str]:
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import ed25519
-
-    key = ed25519.Ed25519PrivateKey.generate()
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
-    )
-    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    return public.decode() + " Generated-by-Compute-Ledger", private.decode()
-
-
-def fingerprint(public_key: str, kind: str) -> str:
-    """MD5 of the key's bytes for ssh, SHA-1 of the certificate for x509, in pairs of hex digits, as Nova shows it.
-
-    Raises:
-        Fault: 400, it is not a key of that kind.
-    """
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-
-    try:
-        if kind == "x509":
-            digest = x509.load_pem_x509_certificate(public_key.encode()).fingerprint(hashes.SHA1()).hex()
-        else:
-            serialization.load_ssh_public_key(public_key.encode())
-            blob = base64.b64decode(public_key.split()[1])
-            digest = hashlib.md5(blob, usedforsecurity=False).hexdigest()
-    except Exception:
-        raise Fault(400, "Keypair data is invalid: failed to generate fingerprint") from None
-    return ":".join(digest[i : i + 2] for i in range(0, len(digest), 2))
+    keypair = {"name": row[0], "public_key": row[2], "fingerprint": row[3], "type": row[1]}
+    return VIEW.lower(keypair, request.version)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from commands.quota import consumed, headroom, require_quota
+from commands.quota import consumed, headroom, in_force, require_quota
 from commands.states import Decision, States
 from domain.errors import BadFlavor, BadKeypair, FlavorUnusable, InstanceExists
 from domain.flavor import FlavorSpec
@@ -102,17 +102,18 @@ def decide_create(command: CreateInstances, states: States, defaults: Mapping[st
     if command.image is not None:
         require_room_for_image(flavor, command.image)
     keypair = _keypair(command, states)
-    quota = states.quota(command.project_id)
+    quota, limits = states.quota(command.project_id), in_force(states, defaults)
     wanted = len(command.instance_ids)
-    count = min(wanted, headroom(quota, flavor, defaults))
+    count = min(wanted, headroom(quota, command.user_id, flavor, limits))
     if count < max(1, command.min_count):
-        require_quota(quota, flavor, max(1, command.min_count), defaults)
+        require_quota(quota, command.user_id, flavor, max(1, command.min_count), limits)
     events: list[tuple[Any, Any]] = []
     for index, instance_id in enumerate(command.instance_ids[:count]):
         if states.instance(instance_id) is not None:
             raise InstanceExists(f"Instance {instance_id} already exists.")
         requested = _requested(command, instance_id, index, flavor, keypair)
-        events.append((quota_stream(command.project_id), consumed(command.project_id, instance_id, flavor)))
+        counted = consumed(command.project_id, command.user_id, instance_id, flavor)
+        events.append((quota_stream(command.project_id), counted))
         events.append((instance_stream(instance_id), requested))
     return events
 

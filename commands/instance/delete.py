@@ -47,6 +47,6 @@ def gone(instance: Instance, *, purge_pending: bool) -> Decision:
         ),
         (
             quota_stream(instance.project_id),
-            released(instance.project_id, instance.id, instance.request.flavor),
+            released(instance.project_id, instance.request.user_id, instance.id, instance.request.flavor),
         ),
     ]

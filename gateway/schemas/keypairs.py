@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.microversions import Since, V, Version
-from gateway.schemas.values import NAME, Forms, Schema, thing, wrapped
+from gateway.schemas.values import NAME, Forms, Schema, text, thing, wrapped
 
 STEPS = (V(2, 1), V(2, 2), V(2, 10), V(2, 92))
 
@@ -17,7 +17,7 @@ def _create(version: Version) -> Schema:
     if version >= V(2, 2):
         keypair["type"] = {"type": "string", "enum": ["ssh", "x509"]}
     if version >= V(2, 10):
-        keypair["user_id"] = {"type": "string", "minLength": 1, "maxLength": 255}
+        keypair["user_id"] = text(255, shortest=0)
     return wrapped("keypair", thing(keypair, ["name"] if version < V(2, 92) else ["public_key", "name"]))
 
 

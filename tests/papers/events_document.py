@@ -68,8 +68,10 @@ RECORDED: dict[str, str] = {
     "service.deleted": "nobody yet; the form is kept for DELETE /os-services.",
     "host_key.enrolled": "`commands/host_key.py`, when an operator enrolls a host, for the first time or with another key.",
     "host_key.revoked": "`commands/host_key.py`, when an operator revokes a host's key.",
-    "quota.limits_set": "`commands/quota.py`, on PUT /os-quota-sets; only the limits that change.",
+    "quota.limits_set": "`commands/quota.py`, on PUT /os-quota-sets, of a project or of one user in it; only the limits that "
+    "change.",
     "quota.limits_reset": "`commands/quota.py`, on DELETE /os-quota-sets.",
+    "quota_class.limits_set": "`commands/quota.py`, on PUT /os-quota-class-sets; only the limits that change.",
     "quota.consumed": "`commands/instance/create.py`, together with `instance.create_requested`.",
     "quota.released": "`commands/instance/delete.py` or `outcome.py`, together with `instance.deleted`.",
     "flavor.created": "`commands/flavor.py`, on POST /flavors.",
@@ -119,7 +121,8 @@ asked, causation (the position of the event that led to the command, where one d
 Old forms are lifted on read (`LIFTS` in `domain/serialization.py`).
 
 **Streams.** `instance:<uuid>`, `provider:<uuid>` (one for a provider tree), `service:<uuid>`, `host_key:<uuid>` (the
-service's), `quota:<project>`, `flavor:catalog` (one for all flavors, so that ids and names are unique), `keypair:<user>`.
+service's), `quota:<project>`, `quota_class:<name>`, `flavor:catalog` (one for all flavors, so that ids and names are
+unique), `keypair:<user>`.
 """
 
 # Of each record on Kafka, in the order of `commands/log/relay.py`.

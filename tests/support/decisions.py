@@ -30,6 +30,7 @@ from domain.identifiers import (
     instance_stream,
     keypair_stream,
     provider_stream,
+    quota_class_stream,
     quota_stream,
     service_stream,
 )
@@ -51,7 +52,7 @@ from domain.instance.events import (
 )
 from domain.instance.state import Instance, PowerState, evolve
 from domain.keypair import KEYPAIR_EVENTS
-from domain.quota import DEFAULT_LIMITS, QUOTA_EVENTS, QuotaConsumed, QuotaReleased
+from domain.quota import DEFAULT_LIMITS, QUOTA_CLASS_EVENTS, QUOTA_EVENTS, QuotaConsumed, QuotaReleased
 from domain.resource_provider import PROVIDER_EVENTS, ProviderClaimed, ProviderCreated, ProviderInventorySet
 from domain.resources import DISK_GB, MEMORY_MB, VCPU, Inventory
 
@@ -79,9 +80,12 @@ create_requested = InstanceCreateRequested(
     image=IMAGE,
 )
 consumed = QuotaConsumed(
-    project_id=PROJECT, instance_id=INSTANCE, amounts={"instances": 1, "cores": FLAVOR.vcpus, "ram": FLAVOR.memory_mib}
+    project_id=PROJECT,
+    user_id=USER,
+    instance_id=INSTANCE,
+    amounts={"instances": 1, "cores": FLAVOR.vcpus, "ram": FLAVOR.memory_mib},
 )
-released_quota = QuotaReleased(project_id=PROJECT, instance_id=INSTANCE, amounts=consumed.amounts)
+released_quota = QuotaReleased(project_id=PROJECT, user_id=USER, instance_id=INSTANCE, amounts=consumed.amounts)
 claimed = ProviderClaimed(
     node_id=NODE,
     consumer_id=INSTANCE,
@@ -179,6 +183,8 @@ def stream_of(event: Any) -> StreamId:
         return host_key_stream(event.service_id)
     if cls in QUOTA_EVENTS.values():
         return quota_stream(event.project_id)
+    if cls in QUOTA_CLASS_EVENTS.values():
+        return quota_class_stream(event.class_name)
     if cls in KEYPAIR_EVENTS.values():
         return keypair_stream(event.user_id)
     assert cls in FLAVOR_EVENTS.values()
@@ -248,5 +254,5 @@ def of_instance(event: Any, instance_id: InstanceId) -> Any:
     return replace(event, instance_id=instance_id)
 
 
-KINDS = {"instance", "provider", "service", "host_key", "quota", "flavor", "keypair"}
+KINDS = {"instance", "provider", "service", "host_key", "quota", "quota_class", "flavor", "keypair"}
 assert set(STREAM_KINDS) == KINDS, "teach `stream_of` it"
