@@ -3,10 +3,11 @@
 PYTHON_IN_VENV := .venv/bin/python
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+CONFORMANCE_ARGS ?=
 export DATA LISTEN DRIVER CONFIG PYTHON UPGRADE
 
 .DEFAULT_GOAL := help
-.PHONY: help up region test check bench papers lock clean set-up
+.PHONY: help up region test conformance check bench papers lock clean set-up
 
 region test bench: export WITH := region
 
@@ -22,6 +23,10 @@ region: set-up ## run a distributed ledger on this machine until Ctrl-C: Postgre
 
 test: set-up ## run every test, guests in QEMU included; PYTEST_ARGS='-k words'
 	@$(PYTHON_IN_VENV) -m pytest -p tests.support.skips $(PYTEST_ARGS)
+
+conformance: set-up ## have Nova's own tests and schemas judge the Compute API; CONFORMANCE_ARGS=--write
+	@$(PYTHON_IN_VENV) -m pytest tests/conformance
+	@$(PYTHON_IN_VENV) -m tests.conformance $(CONFORMANCE_ARGS)
 
 check: set-up ## formatting, lint, types, the rules of who imports whom
 	@failed=0; \
