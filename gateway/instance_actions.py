@@ -98,7 +98,7 @@ class InstanceActions:
                 "" if row[4] is None else hashlib.sha224(f"{request.project_id}{row[4]}".encode()).hexdigest()
             )
             if detailed:
-                event["host"] = row[4]
+                event["host"] = row[4] or ""  # of work that no host did
         if version >= V(2, 84):
             event["details"] = row[5]
         return event
