@@ -35,8 +35,11 @@ from commands.flavor import (
     decide_set_extra_specs,
 )
 from commands.host_key import EnrollHost, RevokeHost, decide_enroll_host, decide_revoke_host
+from commands.instance.attributes import UpdateInstance, decide_update
 from commands.instance.create import CreateInstances, decide_create
 from commands.instance.delete import DeleteInstance, decide_delete
+from commands.instance.lock import LockInstance, UnlockInstance, decide_lock, decide_unlock
+from commands.instance.metadata import DeleteMetadataItem, SetMetadata, decide_delete_metadata, decide_set_metadata
 from commands.instance.outcome import (
     MarkOverdue,
     RecordObservation,
@@ -54,12 +57,24 @@ from commands.instance.power import (
     decide_stop,
     on_instance,
 )
+from commands.instance.reset import ResetInstanceState, decide_reset_state
 from commands.instance.schedule import (
     FailScheduling,
     ScheduleInstance,
     decide_fail_scheduling,
     decide_schedule,
 )
+from commands.instance.suspension import (
+    PauseInstance,
+    ResumeInstance,
+    SuspendInstance,
+    UnpauseInstance,
+    decide_pause,
+    decide_resume,
+    decide_suspend,
+    decide_unpause,
+)
+from commands.instance.tags import AddTag, RemoveTag, SetTags, decide_add_tag, decide_remove_tag, decide_set_tags
 from commands.keypair import CreateKeypair, DeleteKeypair, decide_create_keypair, decide_delete_keypair
 from commands.quota import (
     ResetQuotaLimits,
@@ -78,6 +93,8 @@ def decisions(quota_defaults: Mapping[str, int] = DEFAULT_LIMITS) -> dict[type, 
         **DECISIONS,
         CreateInstances: partial(decide_create, defaults=quota_defaults),
         CreateKeypair: partial(decide_create_keypair, defaults=quota_defaults),
+        SetMetadata: partial(decide_set_metadata, defaults=quota_defaults),
+        SetQuotaLimits: partial(decide_set_limits, defaults=quota_defaults),
     }
 
 
@@ -86,15 +103,26 @@ DECISIONS: dict[type, Decide] = {
     StartInstance: on_instance(decide_start),
     StopInstance: on_instance(decide_stop),
     RebootInstance: on_instance(decide_reboot),
+    PauseInstance: on_instance(decide_pause),
+    UnpauseInstance: on_instance(decide_unpause),
+    SuspendInstance: on_instance(decide_suspend),
+    ResumeInstance: on_instance(decide_resume),
     DeleteInstance: decide_delete,
+    UpdateInstance: on_instance(decide_update),
+    SetMetadata: decide_set_metadata,
+    DeleteMetadataItem: on_instance(decide_delete_metadata),
+    SetTags: on_instance(decide_set_tags),
+    AddTag: on_instance(decide_add_tag),
+    RemoveTag: on_instance(decide_remove_tag),
+    LockInstance: on_instance(decide_lock),
+    UnlockInstance: on_instance(decide_unlock),
+    ResetInstanceState: on_instance(decide_reset_state),
     ScheduleInstance: decide_schedule,
     FailScheduling: decide_fail_scheduling,
     RecordOutcome: decide_outcome,
     RecordObservation: decide_observation,
     MarkOverdue: decide_overdue,
     RegisterHost: decide_register,
-        SetMetadata: partial(decide_set_metadata, defaults=quota_defaults),
-        SetQuotaLimits: partial(decide_set_limits, defaults=quota_defaults),
     MarkServiceDown: decide_service_down,
     MarkServiceUp: decide_service_up,
     EnableService: decide_enable,
@@ -103,6 +131,7 @@ DECISIONS: dict[type, Decide] = {
     RevokeHost: decide_revoke_host,
     SetQuotaLimits: decide_set_limits,
     ResetQuotaLimits: decide_reset_limits,
+    SetQuotaClassLimits: decide_set_class_limits,
     CreateFlavor: decide_create_flavor,
     DeleteFlavor: decide_delete_flavor,
     DescribeFlavor: decide_describe_flavor,
@@ -113,4 +142,3 @@ DECISIONS: dict[type, Decide] = {
     CreateKeypair: decide_create_keypair,
     DeleteKeypair: decide_delete_keypair,
 }
-    SetQuotaClassLimits: decide_set_class_limits,

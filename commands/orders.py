@@ -17,6 +17,8 @@ from domain.instance.events import AttachedInterface, BlockDevice, ImageSpec, Ke
 
 class WantedPower(StrEnum):
     RUNNING = "running"
+    PAUSED = "paused"
+    SUSPENDED = "suspended"  # its memory on the host's disk
     OFF = "off"
     PURGED = "purged"  # a wanted state, kept until the host confirms that it holds nothing
 
@@ -28,6 +30,10 @@ class Act(StrEnum):
     POWER_ON = "power_on"
     POWER_OFF = "power_off"
     REBOOT = "reboot"
+    PAUSE = "pause"
+    UNPAUSE = "unpause"
+    SUSPEND = "suspend"
+    RESUME = "resume"
     PURGE = "purge"
 
 

@@ -61,6 +61,63 @@ class InstanceNotReady(Conflict):
         super().__init__(f"Instance {instance_id} is not ready")
 
 
+class InstanceIsLocked(Conflict):
+    code = "instance.locked"
+
+    def __init__(self, instance_id: object) -> None:
+        super().__init__(f"Instance {instance_id} is locked")
+
+
+class InstanceLockedByAdmin(Forbidden):
+    """An administrator's lock is lifted by those whom policy lets override locks."""
+
+    code = "instance.locked_by_admin"
+
+
+class ZoneNotPinnable(Conflict):
+    """Nova API 2.104: a server can only be pinned to the zone that it is in."""
+
+    code = "instance.zone_not_pinnable"
+
+
+class MetadataLimitExceeded(Forbidden):
+    code = "instance.metadata_limit_exceeded"
+
+    def __init__(self, allowed: int) -> None:
+        super().__init__(f"Maximum number of metadata items exceeds {allowed}")
+
+
+class MetadataItemNotFound(NotFound):
+    code = "instance.metadata_item_not_found"
+
+    def __init__(self) -> None:
+        super().__init__("Metadata item was not found")
+
+
+class TagNotFound(NotFound):
+    code = "instance.tag_not_found"
+
+    def __init__(self, instance_id: object, tag: str) -> None:
+        super().__init__(f"Instance {instance_id} has no tag '{tag}'")
+
+
+class TagInvalid(Invalid):
+    code = "instance.tag_invalid"
+
+    def __init__(self, tag: str, why: str) -> None:
+        super().__init__(
+            f"Tag '{tag}' is invalid. It must be a non empty string without characters '/' and ','. "
+            f"Validation error message: {why}"
+        )
+
+
+class TagLimitExceeded(Invalid):
+    code = "instance.tag_limit_exceeded"
+
+    def __init__(self, allowed: int) -> None:
+        super().__init__(f"The number of tags exceeded the per-server limit {allowed}")
+
+
 class ReportSuperseded(DomainError):
     """A report about a task that is no longer the pending one, or that was settled before."""
 
@@ -107,6 +164,51 @@ class KeypairQuotaExceeded(Forbidden):
 
 class QuotaBelowUsage(Invalid):
     code = "quota.below_usage"
+
+    def __init__(self, resource: str, limit: int, least: int) -> None:
+        super().__init__(
+            f"Quota limit {limit} for {resource} must be greater than or equal to already used and reserved {least}."
+        )
+
+
+class QuotaAboveProject(Invalid):
+    code = "quota.above_project"
+
+    def __init__(self, resource: str, limit: int, most: int) -> None:
+        super().__init__(f"Quota limit {limit} for {resource} must be less than or equal to {most}.")
+
+
+# server groups
+
+
+class ServerGroupNotFound(NotFound):
+    code = "server_group.not_found"
+
+    def __init__(self, server_group_id: object) -> None:
+        super().__init__(f"Instance group {server_group_id} could not be found.")
+
+
+class BadServerGroup(Invalid):
+    """A create named a group that its project does not have (Nova answers 400)."""
+
+    code = "server_group.bad_reference"
+
+    def __init__(self, server_group_id: object) -> None:
+        super().__init__(f"Instance group {server_group_id} could not be found.")
+
+
+class ServerGroupQuotaExceeded(Forbidden):
+    code = "quota.server_groups_exceeded"
+
+    def __init__(self) -> None:
+        super().__init__("Quota exceeded, too many server groups.")
+
+
+class TooManyServersInGroup(Forbidden):
+    code = "quota.server_group_members_exceeded"
+
+    def __init__(self) -> None:
+        super().__init__("Quota exceeded, too many servers in group")
 
 
 # flavors
@@ -165,18 +267,6 @@ class FlavorUnusable(Invalid):
     """The flavor is there but cannot run this image (memory or disk too small)."""
 
     code = "flavor.unusable"
-    def __init__(self, resource: str, limit: int, least: int) -> None:
-        super().__init__(
-            f"Quota limit {limit} for {resource} must be greater than or equal to already used and reserved {least}."
-        )
-
-
-class QuotaAboveProject(Invalid):
-    code = "quota.above_project"
-
-    def __init__(self, resource: str, limit: int, most: int) -> None:
-        super().__init__(f"Quota limit {limit} for {resource} must be less than or equal to {most}.")
-
 
 
 class BadFlavor(Invalid):
@@ -221,10 +311,80 @@ class ServiceNotFound(NotFound):
         super().__init__(f"Service {service_id} could not be found.")
 
 
+class ServiceInUse(Conflict):
+    """Servers are there, or what they hold is."""
+
+    code = "service.in_use"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Unable to delete compute service that is hosting instances. Migrate or delete the instances first."
+        )
+
+
 class HostRenamed(Conflict):
     """An agent came back with another name than its compute id was registered under."""
 
     code = "service.host_renamed"
+
+
+# host aggregates
+
+
+class AggregateNotFound(NotFound):
+    code = "aggregate.not_found"
+
+    def __init__(self, aggregate_id: object) -> None:
+        super().__init__(f"Aggregate {aggregate_id} could not be found.")
+
+
+class AggregateExists(Conflict):
+    code = "aggregate.exists"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Aggregate {name} already exists.")
+
+
+class AggregateChangeRefused(Invalid):
+    code = "aggregate.change_refused"
+
+    def __init__(self, action: str, aggregate_id: int, reason: str) -> None:
+        super().__init__(f"Cannot {action} aggregate {aggregate_id}. Reason: {reason}.")
+
+
+class AggregateNotEmpty(Invalid):
+    code = "aggregate.not_empty"
+
+    def __init__(self, aggregate_id: int) -> None:
+        super().__init__(f"Cannot remove host from aggregate {aggregate_id}. Reason: Host aggregate is not empty.")
+
+
+class AggregateHostExists(Conflict):
+    code = "aggregate.host_exists"
+
+    def __init__(self, aggregate_id: int, host: str) -> None:
+        super().__init__(f"Aggregate {aggregate_id} already has host {host}.")
+
+
+class AggregateHostNotFound(NotFound):
+    code = "aggregate.host_not_found"
+
+    def __init__(self, aggregate_id: int, host: str) -> None:
+        super().__init__(f"Cannot remove host {host} in aggregate {aggregate_id}")
+
+
+class AggregateHostRefused(Conflict):
+    code = "aggregate.host_refused"
+
+    def __init__(self, action: str, aggregate_id: int, reason: str) -> None:
+        super().__init__(f"Cannot {action} aggregate {aggregate_id}. Reason: {reason}.")
+
+
+class ComputeHostNotFound(NotFound):
+    code = "host.not_found"
+
+    def __init__(self, host: str) -> None:
+        super().__init__(f"Compute host {host} could not be found.")
 
 
 # hosts' keys

@@ -16,12 +16,18 @@ from gateway.faults import Fault
 from gateway.microversions import Since, Version
 from gateway.operations import Operation, OperationKey
 from gateway.request import Query
-from gateway.schemas import flavors, keypairs, queries, quotas, server_action, servers, services
+from gateway.schemas import flavors, keypairs, queries, quotas, server_action, server_parts, servers, services
 from gateway.schemas.formats import FORMATS, REASONS
 from gateway.schemas.values import Forms, Schema
 
 BODIES: Forms = (
-    servers.BODIES | server_action.BODIES | flavors.BODIES | keypairs.BODIES | quotas.BODIES | services.BODIES
+    servers.BODIES
+    | server_action.BODIES
+    | server_parts.BODIES
+    | flavors.BODIES
+    | keypairs.BODIES
+    | quotas.BODIES
+    | services.BODIES
 )
 
 MAX_DEPTH = 32  # of JSON; no body of the API comes near

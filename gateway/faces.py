@@ -23,6 +23,9 @@ from gateway.quota_sets import QuotaSets
 from gateway.request import Handler, HandlerKey
 from gateway.server_action import ServerActions
 from gateway.server_create import CreateSettings, ServerCreate
+from gateway.server_ips import ServerIps
+from gateway.server_metadata import ServerMetadata
+from gateway.server_tags import ServerTags
 from gateway.servers import Servers
 from gateway.services import Services
 from gateway.site import App
@@ -60,6 +63,9 @@ def handlers(served: Served) -> Mapping[HandlerKey, Handler]:
         Servers(backend, max_limit),
         ServerCreate(backend, served.images, served.networks, create),
         ServerActions(backend, options.shutdown_timeout_s),
+        ServerMetadata(backend),
+        ServerTags(backend),
+        ServerIps(backend),
         Extensions(),
         Flavors(backend, max_limit),
         FlavorExtras(backend, served.identity),

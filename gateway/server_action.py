@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from commands.instance.delete import DeleteInstance
+from commands.instance.lock import LockInstance, UnlockInstance
 from commands.instance.power import RebootInstance, StartInstance, StopInstance
-from domain.errors import InstanceNotReady
-from domain.identifiers import ServiceId
+from commands.instance.reset import ResetInstanceState
+from commands.instance.suspension import PauseInstance, ResumeInstance, SuspendInstance, UnpauseInstance
+from domain.errors import InstanceLockedByAdmin, InstanceNotReady
+from domain.identifiers import ProjectId, ServiceId
 from gateway.backend import Backend, QueryFailed, QueryUnanswered
 from gateway.faults import Fault
+from gateway.microversions import V
 from gateway.request import Handler, HandlerKey, Request, Response
 from gateway.servers import find_server, server_in_scope
 
 ACTION = "/servers/{server_id}/action"
+OVERRIDE_LOCK = "os_compute_api:os-lock-server:unlock:unlock_override"
+
+# Actions that say nothing but which server: each is one command.
+_PLAIN: Mapping[str, Callable[..., Any]] = {
+    "os-start": StartInstance,
+    "pause": PauseInstance,
+    "unpause": UnpauseInstance,
+    "suspend": SuspendInstance,
+    "resume": ResumeInstance,
+    "forceDelete": DeleteInstance,
+}
 
 
 class ServerActions:
@@ -22,16 +39,20 @@ class ServerActions:
         self._grace_s = shutdown_timeout_s
 
     def handlers(self) -> Mapping[HandlerKey, Handler]:
-        return {
-            ("POST", ACTION, "os-start"): self.start,
+        plain: dict[HandlerKey, Handler] = {("POST", ACTION, action): self.plain for action in _PLAIN}
+        return plain | {
             ("POST", ACTION, "os-stop"): self.stop,
             ("POST", ACTION, "reboot"): self.reboot,
+            ("POST", ACTION, "lock"): self.lock,
+            ("POST", ACTION, "unlock"): self.unlock,
+            ("POST", ACTION, "os-resetState"): self.reset_state,
             ("POST", ACTION, "os-getConsoleOutput"): self.console_output,
         }
 
-    async def start(self, request: Request) -> Response:
+    async def plain(self, request: Request) -> Response:
         instance_id, project_id = server_in_scope(request)
-        await self._backend.ask(request, StartInstance(instance_id=instance_id, project_id=project_id))
+        assert request.action is not None
+        await self._backend.ask(request, _PLAIN[request.action](instance_id=instance_id, project_id=project_id))
         return Response(status=202)
 
     async def stop(self, request: Request) -> Response:
@@ -44,6 +65,41 @@ class ServerActions:
         instance_id, project_id = server_in_scope(request)
         hard = request.body["reboot"]["type"].upper() == "HARD"
         command = RebootInstance(instance_id=instance_id, project_id=project_id, hard=hard, grace_s=self._grace_s)
+        await self._backend.ask(request, command)
+        return Response(status=202)
+
+    async def lock(self, request: Request) -> Response:
+        instance_id, project_id = server_in_scope(request)
+        asked = request.body["lock"]
+        reason = asked.get("locked_reason") if request.version >= V(2, 73) and asked else None
+        command = LockInstance(
+            instance_id=instance_id,
+            project_id=project_id,
+            by_project=ProjectId(request.project_id),
+            reason=reason,
+        )
+        await self._backend.ask(request, command)
+        return Response(status=202)
+
+    async def unlock(self, request: Request) -> Response:
+        instance_id, project_id = server_in_scope(request)
+        command = UnlockInstance(
+            instance_id=instance_id,
+            project_id=project_id,
+            by_project=ProjectId(request.project_id),
+            override=request.allows(OVERRIDE_LOCK),
+        )
+        try:
+            await self._backend.ask(request, command)
+        except InstanceLockedByAdmin:
+            request.require(OVERRIDE_LOCK)
+            raise
+        return Response(status=202)
+
+    async def reset_state(self, request: Request) -> Response:
+        instance_id, project_id = server_in_scope(request)
+        state = request.body["os-resetState"]["state"]
+        command = ResetInstanceState(instance_id=instance_id, project_id=project_id, vm_state=state)
         await self._backend.ask(request, command)
         return Response(status=202)
 

@@ -1,4 +1,6 @@
-"""Servers: list, detail, show, delete. Creating one is in `server_create.py`, its actions in `server_action.py`."""
+"""Servers: list, detail, show, update, delete. Creating one is in `server_create.py`, its actions in `server_action.py`,
+what hangs on it in `server_metadata.py`, `server_tags.py` and their like.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +8,27 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from commands.instance.attributes import UpdateInstance
 from commands.instance.delete import DeleteInstance
 from domain.errors import InstanceNotFound
 from domain.identifiers import InstanceId, ProjectId
 from gateway.backend import Backend
 from gateway.request import Handler, HandlerKey, Request, Response
-from gateway.server_filters import Selection, after_marker, is_uuid, select, truth
-from gateway.server_view import detail_expression, with_user_data
+from gateway.server_filters import Selection, after_marker, all_projects_asked, is_uuid, select
+from gateway.server_view import ADMINISTRATOR, DETAIL, SHOW, UPDATE, finished, shown_to
 
-ADMIN_VIEW = "os_compute_api:os-extended-server-attributes"
-ALL_PROJECTS = "os_compute_api:servers:detail:get_all_tenants"
+ALL_FILTERS = "os_compute_api:servers:allow_all_filters"
+ALL_PROJECTS = "os_compute_api:servers:{}:get_all_tenants"
+# What an update may change, as its body names it, and as the ledger does.
+CHANGEABLE = {
+    "name": "name",
+    "description": "description",
+    "hostname": "hostname",
+    "accessIPv4": "access_ipv4",
+    "accessIPv6": "access_ipv6",
+    "OS-DCF:diskConfig": "disk_config",
+    "pinned_availability_zone": "pinned_availability_zone",
+}
 
 
 class Servers:
@@ -28,36 +41,50 @@ class Servers:
             ("GET", "/servers"): self.index,
             ("GET", "/servers/detail"): self.detail,
             ("GET", "/servers/{server_id}"): self.show,
+            ("PUT", "/servers/{server_id}"): self.update,
             ("DELETE", "/servers/{server_id}"): self.delete,
         }
 
     async def index(self, request: Request) -> Response:
-        return await self._page(request, "brief", "servers")
+        return await self._page(request, "brief", "index", "servers")
 
     async def detail(self, request: Request) -> Response:
-        expression = detail_expression(request.version, admin=request.allows(ADMIN_VIEW), show=False)
-        return await self._page(request, expression, "servers/detail")
+        return await self._page(request, shown_to(request, DETAIL), "detail", "servers/detail")
 
     async def show(self, request: Request) -> Response:
-        admin = request.allows(ADMIN_VIEW)
-        expression = detail_expression(request.version, admin=admin, show=True)
-        row = await find_server(self._backend, request, expression)
-        return Response(self._finished(request, b'{"server":' + row[0].encode() + b"}"))
+        return await self._shown(request, SHOW)
+
+    async def update(self, request: Request) -> Response:
+        instance_id, project_id = server_in_scope(request)
+        asked = request.body["server"]
+        changes = {ours: asked[theirs] for theirs, ours in CHANGEABLE.items() if theirs in asked}
+        if "name" in changes:
+            changes["name"] = changes["name"].strip()
+        command = UpdateInstance(instance_id=instance_id, project_id=project_id, changes=changes)
+        await self._backend.ask(request, command)
+        return await self._shown(request, UPDATE)
 
     async def delete(self, request: Request) -> Response:
         instance_id, project_id = server_in_scope(request)
         await self._backend.ask(request, DeleteInstance(instance_id=instance_id, project_id=project_id))
         return Response(status=204)
 
-    async def _page(self, request: Request, expression: str, path: str) -> Response:
-        all_projects = truth(request.query.get("all_tenants"))
+    async def _shown(self, request: Request, form: str) -> Response:
+        row = await find_server(self._backend, request, shown_to(request, form))
+        answer = b'{"server":' + row[0].encode() + b"}"
+        return Response(finished(request, answer, self._backend.payload))
+
+    async def _page(self, request: Request, expression: str, what: str, path: str) -> Response:
+        query = request.query.lists()
+        all_projects = all_projects_asked(query)
         if all_projects:
-            request.require(ALL_PROJECTS)
+            request.require(ALL_PROJECTS.format(what))
         selection = select(
-            request.query.lists(),
+            query,
             request.version,
             project_id=request.project_id,
-            admin=request.allows(ADMIN_VIEW),
+            admin=request.allows(ADMINISTRATOR),
+            all_filters=request.allows(ALL_FILTERS),
             all_projects=all_projects,
             max_limit=self._max_limit,
         )
@@ -69,7 +96,7 @@ class Servers:
         if rows and len(rows) == selection.limit:
             href = f"{request.base_url}/{path}?{request.query.with_changed(marker=rows[-1][1])}"
             body += b',"servers_links":[{"rel":"next","href":"' + href.encode() + b'"}]'
-        return Response(self._finished(request, body + b"}"))
+        return Response(finished(request, body + b"}", self._backend.payload))
 
     async def _mark(self, request: Request, selection: Selection, marker: str, *, all_projects: bool) -> None:
         columns = ", ".join(column for column, _ in selection.order)
@@ -78,11 +105,6 @@ class Servers:
             (marker, request.project_id, all_projects),
         )
         after_marker(selection, marker, row)
-
-    def _finished(self, request: Request, body: bytes) -> bytes:
-        """The answer with its URLs, and with the user data that administrators see."""
-        body = with_user_data(body, self._backend.payload)
-        return body.replace(b"\x01", request.base_url.encode()).replace(b"\x02", request.bookmark_url.encode())
 
 
 def server_in_scope(request: Request) -> tuple[InstanceId, ProjectId | None]:
@@ -94,7 +116,7 @@ def server_in_scope(request: Request) -> tuple[InstanceId, ProjectId | None]:
     name = request.path_params["server_id"]
     if not is_uuid(name):
         raise InstanceNotFound(name)
-    scope = None if request.allows("context_is_admin") else ProjectId(request.project_id)
+    scope = None if request.allows(ADMINISTRATOR) else ProjectId(request.project_id)
     return InstanceId(uuid.UUID(name)), scope
 
 

@@ -19,6 +19,13 @@ from hostagent.reports import Reporter, outcome
 
 log = logging.getLogger(__name__)
 
+# Of a guest that is as it was wanted; one that is suspended is asked for, since hypervisors see it differently.
+_POWER = {
+    WantedPower.RUNNING: PowerState.RUNNING,
+    WantedPower.PAUSED: PowerState.PAUSED,
+    WantedPower.OFF: PowerState.SHUTDOWN,
+}
+
 
 class Acts:
     def __init__(
@@ -54,6 +61,14 @@ class Acts:
                     self._driver.power_off(guest.instance_id, order.grace_s)
                 case Act.REBOOT:
                     self._driver.reboot(guest.instance_id, hard=order.reboot_hard, grace_s=order.grace_s)
+                case Act.PAUSE:
+                    self._driver.pause(guest.instance_id)
+                case Act.UNPAUSE:
+                    self._driver.unpause(guest.instance_id)
+                case Act.SUSPEND:
+                    self._driver.suspend(guest.instance_id)
+                case Act.RESUME:
+                    self._driver.resume(guest.instance_id)
                 case Act.PURGE:
                     self._driver.destroy(guest.instance_id)
         except HypervisorUnreachable:
@@ -118,8 +133,8 @@ class Acts:
     def _power_state(self, order: Order, act: Act, succeeded: bool) -> int:
         if act is Act.PURGE:
             return PowerState.NO_STATE
-        if succeeded:
-            return PowerState.SHUTDOWN if order.wanted is WantedPower.OFF else PowerState.RUNNING
+        if succeeded and order.wanted in _POWER:
+            return _POWER[order.wanted]
         try:
             observed = self._driver.observe_guest(order.guest.instance_id)
         except DriverError:

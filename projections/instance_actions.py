@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from domain.identifiers import category_of
+from domain.instance.attributes import InstanceLocked, InstanceUnlocked
 from domain.instance.events import (
     InstanceCreateRequested,
     InstanceDeleted,
@@ -24,9 +25,24 @@ from domain.instance.events import (
     InstanceStarted,
     InstanceStartFailed,
     InstanceStartRequested,
+    InstanceStateReset,
     InstanceStopFailed,
     InstanceStopped,
     InstanceStopRequested,
+)
+from domain.instance.suspension import (
+    InstancePaused,
+    InstancePauseFailed,
+    InstancePauseRequested,
+    InstanceResumed,
+    InstanceResumeFailed,
+    InstanceResumeRequested,
+    InstanceSuspended,
+    InstanceSuspendFailed,
+    InstanceSuspendRequested,
+    InstanceUnpaused,
+    InstanceUnpauseFailed,
+    InstanceUnpauseRequested,
 )
 from domain.recorded import RecordedEvent
 from projections.render import precise
@@ -37,18 +53,43 @@ _OPENS: dict[type, tuple[str, str | None]] = {
     InstanceStartRequested: ("start", "compute_start_instance"),
     InstanceStopRequested: ("stop", "compute_stop_instance"),
     InstanceRebootRequested: ("reboot", "compute_reboot_instance"),
+    InstancePauseRequested: ("pause", "compute_pause_instance"),
+    InstanceUnpauseRequested: ("unpause", "compute_unpause_instance"),
+    InstanceSuspendRequested: ("suspend", "compute_suspend_instance"),
+    InstanceResumeRequested: ("resume", "compute_resume_instance"),
     InstanceDeleteRequested: ("delete", "compute_terminate_instance"),
 }
-_SUCCEEDED = (InstanceSpawned, InstanceStarted, InstanceStopped, InstanceRebooted, InstanceDeleted)
+# What is done as it is asked for, whatever else is at work: its action, and the name of its work if it has one.
+_AT_ONCE: dict[type, tuple[str, str | None]] = {
+    InstanceLocked: ("lock", "api_lock"),
+    InstanceUnlocked: ("unlock", "api_unlock"),
+    InstanceStateReset: ("resetState", None),
+}
+_SUCCEEDED = (
+    InstanceSpawned,
+    InstanceStarted,
+    InstanceStopped,
+    InstanceRebooted,
+    InstancePaused,
+    InstanceUnpaused,
+    InstanceSuspended,
+    InstanceResumed,
+    InstanceDeleted,
+)
 _FAILED = (
     InstanceScheduleFailed,
     InstanceSpawnFailed,
     InstanceStartFailed,
     InstanceStopFailed,
     InstanceRebootFailed,
+    InstancePauseFailed,
+    InstanceUnpauseFailed,
+    InstanceSuspendFailed,
+    InstanceResumeFailed,
     InstanceDeleteFailed,
 )
 
+_NOT_AT_WORK = ", ".join(f"'{name}'" for name, _ in _AT_ONCE.values())
 REMEMBERED = 2048
 
 
@@ -66,7 +107,7 @@ class _Event:
 
 @dataclass(slots=True)
 class _Action:
-    """The newest action of an instance, with its events."""
+    """The newest action of an instance that its host works at, with its events; or one done at once."""
 
     sequence: int
     request_id: str
@@ -126,6 +167,11 @@ class InstanceActions:
             before = self._newest.pop(instance_id, None) or _newest(db, tables, instance_id)
             if before is not None:
                 changed[instance_id, before.sequence] = before
+            if type(record.event) in _AT_ONCE:
+                assert before is not None, "an instance's first event opens its first action"
+                changed[instance_id, record.position] = _done_at_once(before, record)
+                self._newest[instance_id] = before
+                continue
             action = _applied(before, record)
             changed[instance_id, action.sequence] = action
             self._newest[instance_id] = action
@@ -162,6 +208,15 @@ def _applied(before: _Action | None, record: RecordedEvent) -> _Action:
     return before
 
 
+def _done_at_once(before: _Action, record: RecordedEvent) -> _Action:
+    name, work = _AT_ONCE[type(record.event)]
+    action = _opened(name, before, record)
+    if work is not None:
+        action.begin(work, precise(record.time), None)
+        action.finish("Success", precise(record.time))
+    return action
+
+
 def _opened(name: str, before: _Action | None, record: RecordedEvent) -> _Action:
     event, cause, time = record.event, record.cause, precise(record.time)
     owner = event.project_id if isinstance(event, InstanceCreateRequested) or before is None else before.owner
@@ -182,7 +237,8 @@ def _opened(name: str, before: _Action | None, record: RecordedEvent) -> _Action
 def _newest(db: sqlite3.Connection, tables: dict[str, str], instance_id: str) -> _Action | None:
     row = db.execute(
         "SELECT sequence, request_id, action, user_id, project_id, start_time, updated_at, message, owner_project_id "
-        f"FROM {tables['instance_actions']} WHERE instance_id = ? ORDER BY sequence DESC LIMIT 1",
+        f"FROM {tables['instance_actions']} WHERE instance_id = ? AND action NOT IN ({_NOT_AT_WORK}) "
+        "ORDER BY sequence DESC LIMIT 1",
         (instance_id,),
     ).fetchone()
     if row is None:

@@ -1,6 +1,6 @@
 """One server's row: its answer in parts, and the folded instance to go on from.
 
-What the create fixed for good is rendered once and kept (`Fixed`); the rest is rendered again when something happens.
+What was asked for is rendered once and kept (`Fixed`); the rest is rendered again when something happens.
 """
 
 from __future__ import annotations
@@ -13,27 +13,32 @@ from urllib.parse import quote
 
 import orjson
 
-from domain.instance.events import InstanceCreateRequested
-from domain.instance.state import Instance
+from domain.instance.events import ImageSpec, InstanceCreateRequested
+from domain.instance.state import Instance, VmState
 from domain.instance.status import STATUSES_WITH_FAULT, STATUSES_WITH_PROGRESS, status_of
 from domain.serialization import from_plain, to_plain, to_plain_but
 from projections.render import bookmark, links, member, members, precise, raw, zulu
 
 COLUMNS = """
     sequence INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, project_id TEXT NOT NULL, user_id TEXT NOT NULL,
-    name TEXT NOT NULL, hostname TEXT NOT NULL, image_id TEXT NOT NULL, flavor_id TEXT NOT NULL,
-    reservation_id TEXT NOT NULL, key_name TEXT, config_drive INTEGER NOT NULL, created_at TEXT NOT NULL,
-    user_data TEXT, tags TEXT NOT NULL,
-    status TEXT NOT NULL, vm_state TEXT NOT NULL, task_state TEXT, power_state INTEGER NOT NULL, host TEXT, node TEXT,
-    service_id TEXT, zone TEXT, deleted INTEGER NOT NULL, updated_at TEXT NOT NULL, launched_at TEXT,
-    terminated_at TEXT, addresses TEXT NOT NULL,
-    brief TEXT NOT NULL, base TEXT NOT NULL, admin TEXT NOT NULL, fault TEXT NOT NULL, fault_admin TEXT NOT NULL,
-    flavor_link TEXT NOT NULL, flavor_whole TEXT NOT NULL, image TEXT NOT NULL, image_whole TEXT NOT NULL,
-    admin_more TEXT NOT NULL, locked TEXT NOT NULL, description TEXT NOT NULL, tag_list TEXT NOT NULL,
-    certificates TEXT NOT NULL, groups TEXT NOT NULL, locked_reason TEXT NOT NULL, hostname_part TEXT NOT NULL,
-    pinned_zone TEXT NOT NULL, hints TEXT NOT NULL, state TEXT NOT NULL
+    name TEXT NOT NULL, hostname TEXT NOT NULL, display_description TEXT, image_id TEXT NOT NULL,
+    flavor_id TEXT NOT NULL, reservation_id TEXT NOT NULL, key_name TEXT, config_drive INTEGER NOT NULL,
+    created_at TEXT NOT NULL, user_data TEXT, tags TEXT NOT NULL, metadata TEXT NOT NULL,
+    access_ip_v4 TEXT, access_ip_v6 TEXT, auto_disk_config INTEGER NOT NULL, launch_index INTEGER NOT NULL,
+    kernel_id TEXT NOT NULL, ramdisk_id TEXT NOT NULL, root_device_name TEXT NOT NULL,
+    status TEXT NOT NULL, vm_state TEXT NOT NULL, task_state TEXT, power_state INTEGER NOT NULL, host TEXT,
+    node_id TEXT, service_id TEXT, zone TEXT, deleted INTEGER NOT NULL, updated_at TEXT NOT NULL, launched_at TEXT,
+    terminated_at TEXT, is_locked INTEGER NOT NULL, locked_by TEXT,
+    ipv4 TEXT NOT NULL, ipv6 TEXT NOT NULL, networks TEXT NOT NULL,
+    brief TEXT NOT NULL, base TEXT NOT NULL, addresses TEXT NOT NULL, extended TEXT NOT NULL, admin TEXT NOT NULL,
+    fault TEXT NOT NULL, fault_admin TEXT NOT NULL, locked TEXT NOT NULL, locked_reason TEXT NOT NULL,
+    flavor_link TEXT NOT NULL, flavor_whole TEXT NOT NULL, flavor_specs TEXT NOT NULL, image TEXT NOT NULL,
+    image_whole TEXT NOT NULL, admin_more TEXT NOT NULL, description TEXT NOT NULL, tag_list TEXT NOT NULL,
+    certificates TEXT NOT NULL, groups TEXT NOT NULL, hostname_part TEXT NOT NULL, pinned_zone TEXT NOT NULL,
+    hints TEXT NOT NULL, state TEXT NOT NULL
 """
 COUNT = len([column for column in COLUMNS.replace("\n", " ").split(",") if column.strip()])
+ROOT_DEVICE = "/dev/vda"
 
 
 @dataclass(slots=True)
@@ -49,7 +54,8 @@ class Row:
         instance, times, fixed = self.instance, self.times, self.fixed
         residence, status = instance.residence, status_of(instance)
         host = None if residence is None else residence.host
-        addresses = _addresses(instance)
+        networks = _networks(instance)
+        shown = {} if instance.vm_state is VmState.BUILDING else networks
         return (
             times.sequence,
             *fixed.columns,
@@ -60,14 +66,20 @@ class Row:
             host,
             None if residence is None else str(residence.node_id),
             None if residence is None else str(residence.service_id),
-            None if residence is None else residence.availability_zone,
+            _zone(instance) or None,
             int(instance.deleted),
             precise(times.updated),
             precise(times.launched),
             precise(times.terminated),
-            " ".join(a["addr"] for network in addresses.values() for a in network),
+            int(instance.locked_by is not None),
+            instance.locked_by,
+            _of_version(shown, 4),
+            _of_version(shown, 6),
+            _dumps(_plain(networks)),
             fixed.brief,
-            fixed.base + _base(instance, times, status, addresses),
+            fixed.base + _base(instance, times, status),
+            members(addresses=shown),
+            fixed.extended + _extended(instance, times),
             members(
                 **{
                     "OS-EXT-SRV-ATTR:host": host,
@@ -77,6 +89,8 @@ class Row:
             ),
             _fault(instance, times, status, admin=False),
             _fault(instance, times, status, admin=True),
+            members(locked=instance.locked_by is not None),
+            members(locked_reason=instance.locked_reason),
             *fixed.parts,
             self._state(),
         )
@@ -96,18 +110,18 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Rendered once, when the server is created."""
+    """What was asked for: rendered when the server is created, and again when that is changed."""
 
     columns: tuple[Any, ...]
     brief: str
     base: str  # the beginning of the object, with its brace
+    extended: str
     parts: tuple[str, ...]
     request: str
 
     @classmethod
     def of(cls, request: InstanceCreateRequested, created: datetime) -> Fixed:
-        identifier = str(request.instance_id)
-        key_name = None if request.keypair is None else request.keypair.name
+        identifier, image = str(request.instance_id), request.image
         return cls(
             columns=(
                 identifier,
@@ -115,19 +129,29 @@ class Fixed:
                 request.user_id,
                 request.name,
                 request.hostname,
-                "" if request.image is None else request.image.image_id,
+                request.description,
+                "" if image is None else image.image_id,
                 request.flavor.flavor_id,
                 request.reservation_id,
-                key_name,
+                None if request.keypair is None else request.keypair.name,
                 int(request.config_drive),
                 precise(created),
                 request.user_data,
-                orjson.dumps(request.tags).decode(),
+                _dumps(request.tags),
+                _dumps(request.metadata),
+                request.access_ipv4,
+                request.access_ipv6,
+                int(request.disk_config == "AUTO"),
+                request.launch_index,
+                _kernel(image),
+                _ramdisk(image),
+                ROOT_DEVICE,
             ),
-            brief=f'{{"id":"{identifier}","name":{_json(request.name)},"links":{links("servers", identifier)}}}',
-            base=_fixed_base(request, created, key_name),
+            brief=f'{{"id":"{identifier}","name":{_dumps(request.name)},"links":{links("servers", identifier)}}}',
+            base=_fixed_base(request, created),
+            extended=_fixed_extended(request),
             parts=_parts(request),
-            request=orjson.dumps(to_plain(request)).decode(),
+            request=_dumps(to_plain(request)),
         )
 
 
@@ -162,7 +186,7 @@ class Times:
         return times
 
 
-def _fixed_base(request: InstanceCreateRequested, created: datetime, key_name: str | None) -> str:
+def _fixed_base(request: InstanceCreateRequested, created: datetime) -> str:
     identifier = str(request.instance_id)
     fields: dict[str, Any] = {
         "id": identifier,
@@ -174,51 +198,71 @@ def _fixed_base(request: InstanceCreateRequested, created: datetime, key_name: s
         "accessIPv4": request.access_ipv4 or "",
         "accessIPv6": request.access_ipv6 or "",
         "OS-DCF:diskConfig": request.disk_config,
-        "config_drive": "True" if request.config_drive else "",
-        "key_name": key_name,
-        "os-extended-volumes:volumes_attached": [],
     }
-    if request.security_groups:
-        fields["security_groups"] = [{"name": name} for name in request.security_groups]
-    return orjson.dumps(fields).decode()[:-1] + raw("links", links("servers", identifier))
+    return _dumps(fields)[:-1] + raw("links", links("servers", identifier))
 
 
-def _base(instance: Instance, times: Times, status: str, addresses: dict[str, Any]) -> str:
-    """What every microversion shows and that may change."""
+def _base(instance: Instance, times: Times, status: str) -> str:
+    """What every answer shows and that may change."""
     residence = instance.residence
     fields: dict[str, Any] = {
         "status": status,
         "hostId": host_id(instance.project_id, None if residence is None else residence.host),
         "updated": zulu(times.updated),
-        "addresses": addresses,
-        "OS-EXT-AZ:availability_zone": "" if residence is None else residence.availability_zone,
-        "OS-SRV-USG:launched_at": precise(times.launched),
-        "OS-SRV-USG:terminated_at": precise(times.terminated),
-        "OS-EXT-STS:task_state": instance.task_state,
-        "OS-EXT-STS:vm_state": instance.vm_state,
-        "OS-EXT-STS:power_state": instance.power_state,
     }
     if status in STATUSES_WITH_PROGRESS:
         fields["progress"] = 0
     return members(**fields)
 
 
+def _fixed_extended(request: InstanceCreateRequested) -> str:
+    fields: dict[str, Any] = {
+        "config_drive": "True" if request.config_drive else "",
+        "key_name": None if request.keypair is None else request.keypair.name,
+        "os-extended-volumes:volumes_attached": [],
+    }
+    if request.security_groups:
+        fields["security_groups"] = [{"name": name} for name in request.security_groups]
+    return members(**fields)
+
+
+def _extended(instance: Instance, times: Times) -> str:
+    """What an update answers from 2.75 on only."""
+    return members(
+        **{
+            "OS-EXT-AZ:availability_zone": _zone(instance),
+            "OS-SRV-USG:launched_at": precise(times.launched),
+            "OS-SRV-USG:terminated_at": precise(times.terminated),
+            "OS-EXT-STS:task_state": instance.task_state,
+            "OS-EXT-STS:vm_state": instance.vm_state,
+            "OS-EXT-STS:power_state": instance.power_state,
+        }
+    )
+
+
+def _zone(instance: Instance) -> str:
+    """Where it is; before it is anywhere, where it was asked to be."""
+    if instance.residence is not None:
+        return instance.residence.availability_zone
+    return (instance.request.availability_zone or "").partition(":")[0]
+
+
 def _parts(request: InstanceCreateRequested) -> tuple[str, ...]:
     """What single microversions show, in the order of COLUMNS."""
     flavor_id = request.flavor.flavor_id
     flavor_links = bookmark("flavors", quote(flavor_id, safe=""))
+    flavor = _embedded_flavor(request)
     return (
-        raw("flavor", f'{{"id":{_json(flavor_id)},"links":{flavor_links}}}'),
-        member("flavor", _embedded_flavor(request)),
+        raw("flavor", f'{{"id":{_dumps(flavor_id)},"links":{flavor_links}}}'),
+        member("flavor", flavor),
+        member("flavor", {**flavor, "extra_specs": request.flavor.extra_specs}),
         _image(request, whole=False),
         _image(request, whole=True),
         _admin_more(request),
-        members(locked=False),
         members(description=request.description),
         members(tags=request.tags),
         members(trusted_image_certificates=request.trusted_certificates),
         members(server_groups=[request.server_group_id] if request.server_group_id else []),
-        members(locked_reason=None),
         member("OS-EXT-SRV-ATTR:hostname", request.hostname),
         members(pinned_availability_zone=request.pinned_availability_zone),
         members(scheduler_hints={k: v[0] if len(v) == 1 else v for k, v in request.scheduler_hints.items()}),
@@ -230,7 +274,7 @@ def host_id(project_id: str, host: str | None) -> str:
     return "" if host is None else hashlib.sha224(f"{project_id}{host}".encode()).hexdigest()
 
 
-def _addresses(instance: Instance) -> dict[str, list[dict[str, Any]]]:
+def _networks(instance: Instance) -> dict[str, list[dict[str, Any]]]:
     networks: dict[str, list[dict[str, Any]]] = {}
     for interface in instance.interfaces:
         for address in interface.addresses:
@@ -245,6 +289,17 @@ def _addresses(instance: Instance) -> dict[str, list[dict[str, Any]]]:
     return networks
 
 
+def _plain(networks: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    return {
+        label: [{"version": one["version"], "addr": one["addr"]} for one in addresses]
+        for label, addresses in networks.items()
+    }
+
+
+def _of_version(networks: dict[str, list[dict[str, Any]]], version: int) -> str:
+    return _dumps([one["addr"] for addresses in networks.values() for one in addresses if one["version"] == version])
+
+
 def _embedded_flavor(request: InstanceCreateRequested) -> dict[str, Any]:
     """Nova API 2.47."""
     flavor = request.flavor
@@ -255,7 +310,6 @@ def _embedded_flavor(request: InstanceCreateRequested) -> dict[str, Any]:
         "ephemeral": flavor.ephemeral_gib,
         "swap": flavor.swap_mib,
         "original_name": flavor.name,
-        "extra_specs": flavor.extra_specs,
     }
 
 
@@ -264,21 +318,28 @@ def _image(request: InstanceCreateRequested, *, whole: bool) -> str:
     if image is None:
         return raw("image", '""')
     properties = member("properties", image.properties) if whole else ""  # Nova API 2.98
-    return raw("image", f'{{"id":{_json(image.image_id)},"links":{bookmark("images", image.image_id)}{properties}}}')
+    return raw("image", f'{{"id":{_dumps(image.image_id)},"links":{bookmark("images", image.image_id)}{properties}}}')
 
 
 def _admin_more(request: InstanceCreateRequested) -> str:
     """Nova API 2.3, for administrators; user data is not here, a reader takes it from the vault."""
-    image = request.image
     return members(
         **{
             "OS-EXT-SRV-ATTR:reservation_id": request.reservation_id,
             "OS-EXT-SRV-ATTR:launch_index": request.launch_index,
-            "OS-EXT-SRV-ATTR:ramdisk_id": image.ramdisk.image_id if image and image.ramdisk else "",
-            "OS-EXT-SRV-ATTR:kernel_id": image.kernel.image_id if image and image.kernel else "",
-            "OS-EXT-SRV-ATTR:root_device_name": "/dev/vda",
+            "OS-EXT-SRV-ATTR:ramdisk_id": _ramdisk(request.image),
+            "OS-EXT-SRV-ATTR:kernel_id": _kernel(request.image),
+            "OS-EXT-SRV-ATTR:root_device_name": ROOT_DEVICE,
         }
     )
+
+
+def _kernel(image: ImageSpec | None) -> str:
+    return image.kernel.image_id if image is not None and image.kernel is not None else ""
+
+
+def _ramdisk(image: ImageSpec | None) -> str:
+    return image.ramdisk.image_id if image is not None and image.ramdisk is not None else ""
 
 
 def _fault(instance: Instance, times: Times, status: str, *, admin: bool) -> str:
@@ -290,5 +351,5 @@ def _fault(instance: Instance, times: Times, status: str, *, admin: bool) -> str
     return member("fault", fault)
 
 
-def _json(text: str) -> str:
-    return orjson.dumps(text).decode()
+def _dumps(value: Any) -> str:
+    return orjson.dumps(value).decode()

@@ -17,7 +17,7 @@ REMEMBERED = 512
 
 class Servers:
     name = "servers"
-    form = 1
+    form = 2
     tables: Sequence[str] = ("servers",)
 
     def __init__(self) -> None:
@@ -74,4 +74,5 @@ def _applied(known: Row | None, record: RecordedEvent) -> Row:
         times.terminated = record.time
     if instance.fault is not None and known.instance.fault != instance.fault:
         times.fault = record.time
-    return Row(instance, times, known.fixed)
+    same = instance.request is known.instance.request
+    return Row(instance, times, known.fixed if same else Fixed.of(instance.request, times.created))

@@ -25,9 +25,10 @@ def decide_delete(command: DeleteInstance, states: States) -> Decision:
 
     Raises:
         InstanceNotFound: HTTP answers 404.
+        InstanceIsLocked: HTTP answers 409.
     """
     instance = states.live_instance(command.instance_id, command.project_id)
-    require(instance, DELETE)
+    require(instance, DELETE, command.project_id)
     if instance.residence is None:
         return gone(instance, purge_pending=False)
     service = states.service(instance.residence.service_id)

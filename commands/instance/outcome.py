@@ -27,6 +27,16 @@ from domain.instance.events import (
     InstanceStopped,
 )
 from domain.instance.state import Instance, TaskState
+from domain.instance.suspension import (
+    InstancePaused,
+    InstancePauseFailed,
+    InstanceResumed,
+    InstanceResumeFailed,
+    InstanceSuspended,
+    InstanceSuspendFailed,
+    InstanceUnpaused,
+    InstanceUnpauseFailed,
+)
 from domain.resource_provider import ProviderReleased
 
 # The pending request that an act settles, and the events of its two ends.
@@ -34,6 +44,10 @@ _SETTLES: dict[Act, tuple[tuple[TaskState, ...], Any, Any]] = {
     Act.POWER_ON: ((TaskState.POWERING_ON,), InstanceStarted, InstanceStartFailed),
     Act.POWER_OFF: ((TaskState.POWERING_OFF,), InstanceStopped, InstanceStopFailed),
     Act.REBOOT: ((TaskState.REBOOTING, TaskState.REBOOTING_HARD), InstanceRebooted, InstanceRebootFailed),
+    Act.PAUSE: ((TaskState.PAUSING,), InstancePaused, InstancePauseFailed),
+    Act.UNPAUSE: ((TaskState.UNPAUSING,), InstanceUnpaused, InstanceUnpauseFailed),
+    Act.SUSPEND: ((TaskState.SUSPENDING,), InstanceSuspended, InstanceSuspendFailed),
+    Act.RESUME: ((TaskState.RESUMING,), InstanceResumed, InstanceResumeFailed),
 }
 
 

@@ -45,9 +45,9 @@ def decide_start(command: StartInstance, instance: Instance) -> list[InstanceEve
     """Start a stopped guest (Nova API 2.1, os-start).
 
     Raises:
-        InstanceWrongState, InstanceNotReady: HTTP answers 409.
+        InstanceIsLocked, InstanceWrongState, InstanceNotReady: HTTP answers 409.
     """
-    require(instance, START)
+    require(instance, START, command.project_id)
     return [InstanceStartRequested(instance_id=instance.id)]
 
 
@@ -55,9 +55,9 @@ def decide_stop(command: StopInstance, instance: Instance) -> list[InstanceEvent
     """Ask the guest to shut down (Nova API 2.1, os-stop).
 
     Raises:
-        InstanceWrongState, InstanceNotReady: HTTP answers 409.
+        InstanceIsLocked, InstanceWrongState, InstanceNotReady: HTTP answers 409.
     """
-    require(instance, STOP)
+    require(instance, STOP, command.project_id)
     return [InstanceStopRequested(instance_id=instance.id, grace_s=command.grace_s)]
 
 
@@ -65,9 +65,9 @@ def decide_reboot(command: RebootInstance, instance: Instance) -> list[InstanceE
     """Reboot, softly or by cutting its power (Nova API 2.1, reboot).
 
     Raises:
-        InstanceWrongState: HTTP answers 409.
+        InstanceIsLocked, InstanceWrongState: HTTP answers 409.
     """
-    require(instance, REBOOT_HARD if command.hard else REBOOT_SOFT)
+    require(instance, REBOOT_HARD if command.hard else REBOOT_SOFT, command.project_id)
     return [InstanceRebootRequested(instance_id=instance.id, hard=command.hard, grace_s=command.grace_s)]
 
 

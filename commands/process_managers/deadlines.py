@@ -33,15 +33,20 @@ from commands.snapshots import Snapshots
 from domain.compute_service import ServiceCameUp, ServiceDeleted, ServiceWentDown
 from domain.identifiers import InstanceId, RequestId, ServiceId
 from domain.instance.events import (
+    BESIDE,
     InstanceCreateRequested,
     InstanceDeleteRequested,
-    InstanceOutcomeUnknown,
-    InstancePowerStateObserved,
     InstanceRebootRequested,
     InstanceScheduled,
     InstanceSpawnFailed,
     InstanceStartRequested,
     InstanceStopRequested,
+)
+from domain.instance.suspension import (
+    InstancePauseRequested,
+    InstanceResumeRequested,
+    InstanceSuspendRequested,
+    InstanceUnpauseRequested,
 )
 from domain.recorded import Cause, RecordedEvent
 
@@ -61,6 +66,10 @@ DEADLINES_S: dict[type, int] = {
     InstanceStartRequested: 300,
     InstanceStopRequested: 300,
     InstanceRebootRequested: 600,
+    InstancePauseRequested: 60,
+    InstanceUnpauseRequested: 60,
+    InstanceSuspendRequested: 1800,  # all its memory is written
+    InstanceResumeRequested: 1800,
     InstanceDeleteRequested: 300,
 }
 
@@ -166,7 +175,7 @@ class DeadlinesManager:
         if isinstance(event, ServiceCameUp | ServiceWentDown | ServiceDeleted):
             self._note_service(record.version, event)
             return
-        if isinstance(event, InstancePowerStateObserved | InstanceOutcomeUnknown):
+        if isinstance(event, BESIDE):
             return
         if not record.stream.startswith("instance:"):
             return

@@ -54,7 +54,24 @@ _PENDING: dict[TaskState, Act] = {
     TaskState.POWERING_OFF: Act.POWER_OFF,
     TaskState.REBOOTING: Act.REBOOT,
     TaskState.REBOOTING_HARD: Act.REBOOT,
+    TaskState.PAUSING: Act.PAUSE,
+    TaskState.UNPAUSING: Act.UNPAUSE,
+    TaskState.SUSPENDING: Act.SUSPEND,
+    TaskState.RESUMING: Act.RESUME,
     TaskState.DELETING: Act.PURGE,
+}
+
+# What a guest is to be once an act is done, and what it stays where none is asked; running, if nothing is said.
+_WANTED_AFTER = {
+    Act.POWER_OFF: WantedPower.OFF,
+    Act.PAUSE: WantedPower.PAUSED,
+    Act.SUSPEND: WantedPower.SUSPENDED,
+    Act.PURGE: WantedPower.PURGED,
+}
+_WANTED_IN = {
+    VmState.STOPPED: WantedPower.OFF,
+    VmState.PAUSED: WantedPower.PAUSED,
+    VmState.SUSPENDED: WantedPower.SUSPENDED,
 }
 
 
@@ -203,12 +220,9 @@ class OrdersManager:
 def order_of(instance: Instance, host: HostName, incarnation: str, epoch: int, session: str = "") -> Order:
     """The whole wanted state of a residency, as the instance is now."""
     act = None if instance.task_state is None else _PENDING.get(instance.task_state)
-    if instance.purge_pending or act is Act.PURGE:
-        wanted, act = WantedPower.PURGED, Act.PURGE
-    elif act is Act.POWER_OFF or (act is None and instance.vm_state is VmState.STOPPED):
-        wanted = WantedPower.OFF
-    else:
-        wanted = WantedPower.RUNNING
+    if instance.purge_pending:
+        act = Act.PURGE
+    wanted = _WANTED_IN.get(instance.vm_state) if act is None else _WANTED_AFTER.get(act)
     assert instance.residence is not None
     return Order(
         incarnation=incarnation,
@@ -219,7 +233,7 @@ def order_of(instance: Instance, host: HostName, incarnation: str, epoch: int, s
         generation=instance.revision,
         task_revision=instance.task_revision,
         act=act,
-        wanted=wanted,
+        wanted=wanted or WantedPower.RUNNING,
         power_state=instance.power_state,
         grace_s=instance.grace_s,
         reboot_hard=instance.reboot_hard,

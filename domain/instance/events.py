@@ -1,4 +1,5 @@
-"""What can have happened to an instance. `state.py` folds these; `docs/events.md` says who records each, and when.
+"""What can have happened to an instance, together with `attributes.py` and `suspension.py`. `state.py` folds these;
+`docs/events.md` says who records each, and when.
 
 The create event holds what every later move reads, whether that move is built yet or not: the whole flavor, image,
 block devices and networks as they were asked for. What was chosen and assigned is in the claim and in later events.
@@ -12,6 +13,8 @@ from typing import Annotated, Literal
 
 from domain.flavor import FlavorSpec
 from domain.identifiers import HostName, InstanceId, NodeId, ProjectId, ServiceId, UserId, VaultRef
+from domain.instance.attributes import ATTRIBUTE_EVENTS, AttributeEvent
+from domain.instance.suspension import SUSPENSION_EVENTS, SuspensionEvent
 from domain.marks import PERSONAL, SEALED
 
 NetworkMode = Literal["auto", "none", "list"]
@@ -292,6 +295,14 @@ class InstanceOutcomeUnknown:
     waited_s: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceStateReset:
+    """An administrator says what state it is in; a request that waited for its outcome waits no more."""
+
+    instance_id: InstanceId
+    vm_state: Literal["active", "error"]
+
+
 InstanceEvent = (
     InstanceCreateRequested
     | InstanceScheduled
@@ -313,6 +324,9 @@ InstanceEvent = (
     | InstancePurged
     | InstancePowerStateObserved
     | InstanceOutcomeUnknown
+    | InstanceStateReset
+    | AttributeEvent
+    | SuspensionEvent
 )
 
 INSTANCE_EVENTS = {
@@ -336,4 +350,10 @@ INSTANCE_EVENTS = {
     "instance.purged": InstancePurged,
     "instance.power_state_observed": InstancePowerStateObserved,
     "instance.outcome_unknown": InstanceOutcomeUnknown,
+    "instance.state_reset": InstanceStateReset,
+    **ATTRIBUTE_EVENTS,
+    **SUSPENSION_EVENTS,
 }
+
+# What happens beside a request: one that waits for its outcome waits on.
+BESIDE: tuple[type, ...] = (InstancePowerStateObserved, InstanceOutcomeUnknown, *ATTRIBUTE_EVENTS.values())

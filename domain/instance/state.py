@@ -11,6 +11,23 @@ from typing import assert_never
 
 from domain.errors import InstanceNotFound
 from domain.identifiers import HostName, InstanceId, NodeId, ProjectId, ServiceId, UserId
+from domain.instance.attributes import (
+    AttributeEvent,
+    InstanceAccessAddressesChanged,
+    InstanceDescribed,
+    InstanceDiskConfigChanged,
+    InstanceHostnameChanged,
+    InstanceLocked,
+    InstanceMetadataRemoved,
+    InstanceMetadataSet,
+    InstanceRenamed,
+    InstanceTagsAdded,
+    InstanceTagsRemoved,
+    InstanceUnlocked,
+    InstanceZonePinned,
+    InstanceZoneUnpinned,
+    Locker,
+)
 from domain.instance.events import (
     AttachedInterface,
     InstanceCreateRequested,
@@ -31,15 +48,32 @@ from domain.instance.events import (
     InstanceStarted,
     InstanceStartFailed,
     InstanceStartRequested,
+    InstanceStateReset,
     InstanceStopFailed,
     InstanceStopped,
     InstanceStopRequested,
+)
+from domain.instance.suspension import (
+    InstancePaused,
+    InstancePauseFailed,
+    InstancePauseRequested,
+    InstanceResumed,
+    InstanceResumeFailed,
+    InstanceResumeRequested,
+    InstanceSuspended,
+    InstanceSuspendFailed,
+    InstanceSuspendRequested,
+    InstanceUnpaused,
+    InstanceUnpauseFailed,
+    InstanceUnpauseRequested,
 )
 
 
 class VmState(StrEnum):
     BUILDING = "building"
     ACTIVE = "active"
+    PAUSED = "paused"
+    SUSPENDED = "suspended"
     STOPPED = "stopped"
     ERROR = "error"
     DELETED = "deleted"
@@ -52,6 +86,10 @@ class TaskState(StrEnum):
     POWERING_OFF = "powering-off"
     REBOOTING = "rebooting"
     REBOOTING_HARD = "rebooting_hard"
+    PAUSING = "pausing"
+    UNPAUSING = "unpausing"
+    SUSPENDING = "suspending"
+    RESUMING = "resuming"
     DELETING = "deleting"
 
 
@@ -78,7 +116,7 @@ class Residence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    request: InstanceCreateRequested
+    request: InstanceCreateRequested  # as it was asked for, with what was changed of it since
     vm_state: VmState
     task_state: TaskState | None
     power_state: int = PowerState.NO_STATE
@@ -95,6 +133,8 @@ class Instance:
     overdue: bool = False
     delete_asked: bool = False  # of its host, whatever came of it
     purge_pending: bool = False  # deleted for its user; its host may still hold it
+    locked_by: Locker | None = None
+    locked_reason: str | None = None
 
     @property
     def id(self) -> InstanceId:
@@ -182,12 +222,70 @@ def evolve(instance: Instance | None, event: InstanceEvent) -> Instance:
             return _observed(instance, event.power_state)
         case InstanceOutcomeUnknown():
             return _next(instance, overdue=True)
+        case InstanceStateReset():  # whether it runs, its host will say
+            return _idle(instance, vm_state=VmState(event.vm_state), power_state=PowerState.NO_STATE)
+        case InstancePauseRequested():
+            return _task(instance, TaskState.PAUSING)
+        case InstancePaused():
+            return _idle(instance, vm_state=VmState.PAUSED, power_state=event.power_state)
+        case InstanceUnpauseRequested():
+            return _task(instance, TaskState.UNPAUSING)
+        case InstanceSuspendRequested():
+            return _task(instance, TaskState.SUSPENDING)
+        case InstanceSuspended():
+            return _idle(instance, vm_state=VmState.SUSPENDED, power_state=event.power_state)
+        case InstanceResumeRequested():
+            return _task(instance, TaskState.RESUMING)
+        case InstanceUnpaused() | InstanceResumed():
+            return _idle(instance, vm_state=VmState.ACTIVE, power_state=event.power_state)
+        case InstancePauseFailed() | InstanceUnpauseFailed():
+            return _idle(instance, fault=event.message)
+        case InstanceSuspendFailed() | InstanceResumeFailed():
+            return _idle(instance, vm_state=VmState.ERROR, fault=event.message)
+        case _:
+            return _changed(instance, event)
+
+
+def _changed(instance: Instance, event: AttributeEvent) -> Instance:
+    request = instance.request
+    match event:
+        case InstanceRenamed():
+            return _asked(instance, name=event.name)
+        case InstanceDescribed():
+            return _asked(instance, description=event.description)
+        case InstanceHostnameChanged():
+            return _asked(instance, hostname=event.hostname)
+        case InstanceAccessAddressesChanged():
+            return _asked(instance, access_ipv4=event.access_ipv4, access_ipv6=event.access_ipv6)
+        case InstanceDiskConfigChanged():
+            return _asked(instance, disk_config=event.disk_config)
+        case InstanceZonePinned():
+            return _asked(instance, pinned_availability_zone=event.availability_zone)
+        case InstanceZoneUnpinned():
+            return _asked(instance, pinned_availability_zone=None)
+        case InstanceMetadataSet():
+            return _asked(instance, metadata={**request.metadata, **event.metadata})
+        case InstanceMetadataRemoved():
+            return _asked(instance, metadata={k: v for k, v in request.metadata.items() if k not in event.keys})
+        case InstanceTagsAdded():
+            return _asked(instance, tags=(*request.tags, *event.tags))
+        case InstanceTagsRemoved():
+            return _asked(instance, tags=tuple(tag for tag in request.tags if tag not in event.tags))
+        case InstanceLocked():
+            reason = event.reason or instance.locked_reason
+            return _next(instance, locked_by=event.locked_by, locked_reason=reason)
+        case InstanceUnlocked():
+            return _next(instance, locked_by=None, locked_reason=None)
         case _:
             assert_never(event)
 
 
 def _next(instance: Instance, **changes: object) -> Instance:
     return replace(instance, revision=instance.revision + 1, **changes)  # type: ignore[arg-type]
+
+
+def _asked(instance: Instance, **changes: object) -> Instance:
+    return _next(instance, request=replace(instance.request, **changes))  # type: ignore[arg-type]
 
 
 def _task(instance: Instance, task: TaskState, **changes: object) -> Instance:
@@ -199,9 +297,9 @@ def _idle(instance: Instance, **changes: object) -> Instance:
 
 
 def _observed(instance: Instance, power_state: int) -> Instance:
-    """Power seen without a request: an active instance found off is stopped (Nova's power state sync)."""
+    """Power seen without a request: an active or paused instance found off is stopped (Nova's power state sync)."""
     if (
-        instance.vm_state is VmState.ACTIVE
+        instance.vm_state in (VmState.ACTIVE, VmState.PAUSED)
         and instance.task_state is None
         and power_state in (PowerState.SHUTDOWN, PowerState.CRASHED)
     ):

@@ -7,6 +7,8 @@ from domain.instance.state import Instance, TaskState, VmState
 _STATUS: dict[VmState, str] = {
     VmState.BUILDING: "BUILD",
     VmState.ACTIVE: "ACTIVE",
+    VmState.PAUSED: "PAUSED",
+    VmState.SUSPENDED: "SUSPENDED",
     VmState.STOPPED: "SHUTOFF",
     VmState.ERROR: "ERROR",
     VmState.DELETED: "DELETED",

@@ -26,48 +26,45 @@ USER: dict[str, Schema] = {"user_id": ANY_TEXT}
 
 # Sorting by one of these changes nothing, as in Nova: they are columns of its tables that say nothing of order.
 IGNORED_SORT_KEYS = (
-    "architecture", "block_device_mapping", "cell_name", "cleaned", "default_ephemeral_device", "default_swap_device",
-    "disable_terminate", "ephemeral_gb", "ephemeral_key_uuid", "extra", "fault", "hidden", "id", "info_cache",
-    "internal_id", "key_data", "launched_on", "locked", "memory_mb", "metadata", "migration_context", "numa_topology",
-    "os_type", "pci_devices", "reservation_id", "root_gb", "security_groups", "services", "shutdown_terminate",
-    "system_metadata", "tags", "user_data", "vcpu_model", "vcpus", "vm_mode",
+    "architecture", "cell_name", "cleaned", "default_ephemeral_device", "default_swap_device", "deleted", "deleted_at",
+    "disable_terminate", "ephemeral_gb", "ephemeral_key_uuid", "id", "key_data", "launched_on", "memory_mb", "os_type",
+    "reservation_id", "root_gb", "shutdown_terminate", "user_data", "vcpus", "vm_mode",
 )  # fmt: skip
 SORT_KEYS = (
-    "access_ip_v4", "access_ip_v6", "auto_disk_config", "availability_zone", "config_drive", "created_at", "deleted",
-    "deleted_at", "display_description", "display_name", "host", "hostname", "image_ref", "instance_type_id",
-    "kernel_id", "key_name", "launch_index", "launched_at", "locked_by", "node", "power_state", "progress",
-    "project_id", "ramdisk_id", "root_device_name", "task_state", "terminated_at", "updated_at", "user_id", "uuid",
-    "vm_state",
+    "access_ip_v4", "access_ip_v6", "auto_disk_config", "availability_zone", "config_drive", "created_at",
+    "display_description", "display_name", "host", "hostname", "image_ref", "instance_type_id", "kernel_id", "key_name",
+    "launch_index", "launched_at", "locked", "locked_by", "node", "power_state", "progress", "project_id", "ramdisk_id",
+    "root_device_name", "task_state", "terminated_at", "updated_at", "user_id", "uuid", "vm_state",
 )  # fmt: skip
 SERVER_TEXTS = (
-    "all_tenants", "auto_disk_config", "availability_zone", "block_device_mapping", "config_drive", "created_at",
-    "deleted", "deleted_at", "description", "display_description", "flavor", "hostname", "image", "image_ref",
-    "info_cache", "instance_type_id", "kernel_id", "key_name", "launch_index", "launched_at", "locked_by", "metadata",
-    "pci_devices", "power_state", "progress", "project_id", "ramdisk_id", "reservation_id", "root_device_name",
-    "security_groups", "services", "soft_deleted", "sort_dir", "status", "system_metadata", "task_state", "tenant_id",
-    "terminated_at", "user_id", "uuid", "vm_state",
+    "all_tenants", "block_device_mapping", "deleted", "host", "image", "image_ref", "info_cache", "launch_index",
+    "metadata", "pci_devices", "project_id", "security_groups", "services", "soft_deleted", "sort_dir", "status",
+    "system_metadata", "task_state", "tenant_id", "user_id", "uuid", "vm_state",
+)  # fmt: skip
+SERVER_PATTERNS = (
+    "access_ip_v4", "access_ip_v6", "auto_disk_config", "availability_zone", "config_drive", "created_at",
+    "description", "display_description", "display_name", "flavor", "hostname", "ip", "ip6", "kernel_id", "key_name",
+    "launched_at", "locked_by", "name", "node", "power_state", "progress", "ramdisk_id", "reservation_id",
+    "root_device_name", "terminated_at",
 )  # fmt: skip
 FLAVOR_SORT_KEYS = (
     "created_at", "description", "disabled", "ephemeral_gb", "flavorid", "id", "is_public", "memory_mb", "name",
     "root_gb", "rxtx_factor", "swap", "updated_at", "vcpu_weight", "vcpus",
 )  # fmt: skip
-SERVER_PATTERNS = ("access_ip_v4", "access_ip_v6", "display_name", "host", "ip", "ip6", "name", "node")
 
 
 def _servers(version: Version) -> Schema:
     fields: dict[str, Schema] = dict.fromkeys(SERVER_TEXTS, ANY_TEXT)
     fields |= dict.fromkeys(SERVER_PATTERNS, ANY_PATTERN)
     fields |= {"limit": any_times(NOT_NEGATIVE), "marker": ANY_TEXT, "changes-since": ANY_TIME}
-    sort_keys = [*SORT_KEYS, *IGNORED_SORT_KEYS]
-    if version < V(2, 73):
-        sort_keys.remove("locked")
-    else:
-        fields["locked"] = ANY_TEXT
-    fields["sort_key"] = any_times({"type": "string", "enum": sort_keys})
+    sort_keys = SORT_KEYS if version >= STRICT else (*SORT_KEYS, *IGNORED_SORT_KEYS)
+    fields["sort_key"] = any_times({"type": "string", "enum": list(sort_keys)})
     if version >= V(2, 26):
-        fields |= dict.fromkeys(("tags", "tags-any", "not-tags", "not-tags-any"), ANY_TEXT)
+        fields |= dict.fromkeys(("tags", "tags-any", "not-tags", "not-tags-any"), ANY_PATTERN)
     if version >= V(2, 66):
         fields["changes-before"] = ANY_TIME
+    if version >= V(2, 73):
+        fields["locked"] = ANY_TEXT
     schema = thing(fields, closed=version >= STRICT)
     schema["patternProperties"] = {"^_": ANY_TEXT}
     return schema

@@ -28,7 +28,9 @@ from hostagent.drivers.fake_state import (
     connect,
     cut,
     fail_if_told,
+    go_on,
     guest_of,
+    hold,
     record,
     transaction,
 )
@@ -152,6 +154,22 @@ class FakeDriver:
         with self._call("reboot", faulty=False) as database:
             cut(database, text)
             boot(database, text)
+
+    def pause(self, instance_id: InstanceId) -> None:
+        with self._call("pause") as database:
+            hold(database, str(instance_id), "pause", PowerState.PAUSED)
+
+    def unpause(self, instance_id: InstanceId) -> None:
+        with self._call("unpause") as database:
+            go_on(database, str(instance_id), "unpause", PowerState.PAUSED)
+
+    def suspend(self, instance_id: InstanceId) -> None:
+        with self._call("suspend") as database:
+            hold(database, str(instance_id), "suspend", PowerState.SUSPENDED)
+
+    def resume(self, instance_id: InstanceId) -> None:
+        with self._call("resume") as database:
+            go_on(database, str(instance_id), "resume", PowerState.SUSPENDED)
 
     def destroy(self, instance_id: InstanceId) -> None:
         text = str(instance_id)

@@ -103,6 +103,28 @@ def cut(database: sqlite3.Connection, text: str) -> None:
         record(database, text, "cut", PowerState.SHUTDOWN)
 
 
+def hold(database: sqlite3.Connection, text: str, did: str, power: PowerState) -> None:
+    """Pause or suspend a guest, unless it is so already."""
+    before = guest_of(database, text).power
+    if before in (PowerState.SHUTDOWN, PowerState.CRASHED):
+        raise DriverError(f"guest instance-{text} is off")
+    _switch(database, text, did, before, power)
+
+
+def go_on(database: sqlite3.Connection, text: str, did: str, held: PowerState) -> None:
+    """Let a guest that is held go on; one that runs is left alone."""
+    before = guest_of(database, text).power
+    if before not in (held, PowerState.RUNNING):
+        raise DriverError(f"guest instance-{text} is not held: its power is {before}")
+    _switch(database, text, did, before, PowerState.RUNNING)
+
+
+def _switch(database: sqlite3.Connection, text: str, did: str, before: int, power: PowerState) -> None:
+    if before != power:
+        database.execute("UPDATE guests SET power = ? WHERE instance_id = ?", (power, text))
+        record(database, text, did, power)
+
+
 def record(database: sqlite3.Connection, text: str, did: str, power: PowerState, *, from_outside: bool = False) -> None:
     database.execute(
         "INSERT INTO history (time_ns, instance_id, did, power, from_outside) VALUES (?, ?, ?, ?, ?)",

@@ -86,8 +86,34 @@ class Driver(Protocol):
     def reboot(self, instance_id: InstanceId, *, hard: bool, grace_s: int) -> None:
         """Soft: shut down within `grace_s` seconds and start; if it does not, as hard. Hard: cut power and start.
 
-        A guest that was off is running afterwards.
+        A guest that was off, paused or suspended is running afterwards; what was in its memory is given up.
         """
+
+    def pause(self, instance_id: InstanceId) -> None:
+        """Hold a running guest in memory; one that is paused is left alone.
+
+        Raises:
+            DriverError: it is off.
+        """
+
+    def unpause(self, instance_id: InstanceId) -> None:
+        """Let a paused guest go on; one that runs is left alone.
+
+        Raises:
+            DriverError: it is off.
+        """
+
+    def suspend(self, instance_id: InstanceId) -> None:
+        """Put a guest's memory on disk and hold it there, through reboots of the host; one that is suspended is left alone.
+
+        Its power is then SUSPENDED, or SHUTDOWN where the hypervisor knows no other word.
+
+        Raises:
+            DriverError: it is off.
+        """
+
+    def resume(self, instance_id: InstanceId) -> None:
+        """Let a suspended guest go on from where it was; one that runs is left alone."""
 
     def destroy(self, instance_id: InstanceId) -> None:
         """Cut the guest's power, undefine it, remove its disks and its files. Nothing of it is left."""

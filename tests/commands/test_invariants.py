@@ -19,13 +19,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from commands.event_store import StoreUnavailable
+from commands.instance.attributes import UpdateInstance
+from commands.instance.lock import LockInstance, UnlockInstance
+from commands.instance.metadata import SetMetadata
+from commands.instance.reset import ResetInstanceState
+from commands.instance.suspension import PauseInstance, ResumeInstance, SuspendInstance, UnpauseInstance
 from commands.log.port import REPORTS, Message
 from commands.states import kind_of
 from domain.errors import DomainError
 from domain.identifiers import InstanceId, StreamId, category_of
 from domain.instance.events import InstancePurged
 from domain.instance.state import Instance, PowerState, VmState
-from domain.quota import Quota
+from domain.quota import DEFAULT_LIMITS, Quota
 from domain.resource_provider import ProviderTree
 from hostagent.drivers.fake_controls import history, ran_twice
 from hostagent.drivers.protocol import DriverError, HypervisorUnreachable
@@ -47,7 +52,20 @@ from tests.support.views import dump
 
 HOSTS = ("alpha", "beta")
 LIMITS = {"instances": 6, "cores": 10, "ram": 6144}
-DRIVER_CALLS = ("create", "create", "create", "destroy", "destroy", "power_on", "power_off", "reboot", "observe_guest")
+DRIVER_CALLS = (
+    "create",
+    "create",
+    "create",
+    "destroy",
+    "destroy",
+    "power_on",
+    "power_off",
+    "reboot",
+    "pause",
+    "suspend",
+    "resume",
+    "observe_guest",
+)
 
 
 Choices = dict[str, tuple[Any, ...]]
@@ -62,6 +80,10 @@ ASKS: tuple[tuple[str, Choices], ...] = (
     ("stop", {"nth": NTH}),
     ("reboot", {"nth": NTH, "hard": (False, True)}),
     ("delete", {"nth": NTH}),
+    ("hold_or_let_go_on", {"nth": NTH, "kind": (PauseInstance, UnpauseInstance, SuspendInstance, ResumeInstance)}),
+    ("write_on", {"nth": NTH, "value": ("1", "2")}),
+    ("lock_or_unlock", {"nth": NTH, "locked": (False, True)}),
+    ("give_up", {"nth": NTH}),
     ("ask_again", {"nth": NTH}),
 )
 GOES_ON: tuple[tuple[str, Choices], ...] = (
@@ -91,7 +113,7 @@ GOES_WRONG: tuple[tuple[str, Choices], ...] = (
     ),
     (
         "someone_switches_a_guest",
-        {"nth": NTH, "power": (PowerState.RUNNING, PowerState.SHUTDOWN, PowerState.CRASHED)},
+        {"nth": NTH, "power": (PowerState.RUNNING, PowerState.SHUTDOWN, PowerState.CRASHED, PowerState.PAUSED)},
     ),
 )
 
@@ -109,7 +131,7 @@ class AnyOrderOfThings(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(prefix="ledger-"))
-        defaults = {"key_pairs": 100, **LIMITS}
+        defaults = {**DEFAULT_LIMITS, **LIMITS}
         self.ledger = Ledger(
             self.directory, HOSTS, size=HostSize(vcpus=5, memory_mib=4096), views=True, quota_defaults=defaults
         )
@@ -156,6 +178,29 @@ class AnyOrderOfThings(RuleBasedStateMachine):
 
     def delete(self, nth: int) -> None:
         self.of_some_instance(nth, self.ledger.delete)
+
+    def hold_or_let_go_on(self, nth: int, kind: Any) -> None:
+        self.of_some_instance(nth, lambda i: self.ledger.ask(kind(instance_id=i, project_id=PROJECT)))
+
+    def write_on(self, nth: int, value: str) -> None:
+        def write(instance_id: InstanceId) -> None:
+            self.ledger.ask(SetMetadata(instance_id=instance_id, project_id=PROJECT, items={"key": value}))
+            self.ledger.ask(UpdateInstance(instance_id=instance_id, project_id=PROJECT, changes={"name": value}))
+
+        self.of_some_instance(nth, write)
+
+    def lock_or_unlock(self, nth: int, locked: bool) -> None:
+        def ask(instance_id: InstanceId) -> None:
+            asked = {"instance_id": instance_id, "project_id": PROJECT, "by_project": PROJECT}
+            self.ledger.ask(LockInstance(**asked) if locked else UnlockInstance(**asked, override=False))
+
+        self.of_some_instance(nth, ask)
+
+    def give_up(self, nth: int) -> None:
+        """An administrator sets a server's state to error."""
+        self.of_some_instance(
+            nth, lambda i: self.ledger.ask(ResetInstanceState(instance_id=i, project_id=None, vm_state="error"))
+        )
 
     def ask_again(self, nth: int) -> None:
         if self.asked:
@@ -335,13 +380,12 @@ class AnyOrderOfThings(RuleBasedStateMachine):
         self._views_are_what_a_rebuild_makes()
 
     def _is_as_its_guest(self, instance: Instance) -> None:
-        if instance.vm_state not in (VmState.ACTIVE, VmState.STOPPED):
+        if instance.vm_state not in (VmState.ACTIVE, VmState.PAUSED, VmState.STOPPED):
             return
         assert instance.residence is not None
         power = self.ledger.hosts[instance.residence.host].guests()[instance.id]
-        assert (power == PowerState.RUNNING) is (instance.vm_state is VmState.ACTIVE), self.ledger.history_of(
-            instance.id
-        )
+        is_off = power in (PowerState.SHUTDOWN, PowerState.CRASHED)
+        assert is_off is (instance.vm_state is VmState.STOPPED), self.ledger.history_of(instance.id)
 
     def _views_are_what_a_rebuild_makes(self) -> None:
         path = self.directory / "views.db"

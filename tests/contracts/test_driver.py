@@ -225,6 +225,65 @@ def test_a_guest_runs_after_a_reboot_whether_it_ran_before_or_not(hypervisor: Hy
     assert hypervisor.power(guest.instance_id) == PowerState.RUNNING
 
 
+HELD = (PowerState.SUSPENDED, PowerState.SHUTDOWN)
+
+
+def test_a_guest_is_paused_and_goes_on_and_twice_is_once(hypervisor: Hypervisor) -> None:
+    guest = hypervisor.created()
+
+    for _ in range(2):
+        hypervisor.driver.pause(guest.instance_id)
+        assert hypervisor.power(guest.instance_id) == PowerState.PAUSED
+    for _ in range(2):
+        hypervisor.driver.unpause(guest.instance_id)
+        assert hypervisor.power(guest.instance_id) == PowerState.RUNNING
+
+
+def test_a_guest_is_suspended_and_goes_on_and_twice_is_once(hypervisor: Hypervisor) -> None:
+    guest = hypervisor.created()
+
+    for _ in range(2):
+        hypervisor.driver.suspend(guest.instance_id)
+        assert hypervisor.power(guest.instance_id) in HELD
+    for _ in range(2):
+        hypervisor.driver.resume(guest.instance_id)
+        assert hypervisor.power(guest.instance_id) == PowerState.RUNNING
+
+
+def test_a_guest_that_is_off_can_be_neither_paused_nor_suspended(hypervisor: Hypervisor) -> None:
+    guest = hypervisor.created()
+    hypervisor.driver.power_off(guest.instance_id, 0)
+
+    for call in (hypervisor.driver.pause, hypervisor.driver.unpause, hypervisor.driver.suspend):
+        with pytest.raises(DriverError):
+            call(guest.instance_id)
+
+    assert hypervisor.power(guest.instance_id) == PowerState.SHUTDOWN
+
+
+@pytest.mark.parametrize("held", ["pause", "suspend"])
+def test_a_guest_that_is_held_boots_anew_when_it_is_rebooted_hard(hypervisor: Hypervisor, held: str) -> None:
+    guest = hypervisor.created()
+    getattr(hypervisor.driver, held)(guest.instance_id)
+
+    hypervisor.driver.reboot(guest.instance_id, hard=True, grace_s=0)
+    assert hypervisor.power(guest.instance_id) == PowerState.RUNNING
+
+    hypervisor.driver.power_off(guest.instance_id, 0)
+    with pytest.raises(DriverError):  # nothing is left of what it was held with
+        hypervisor.driver.unpause(guest.instance_id)
+
+
+@pytest.mark.parametrize("held", ["pause", "suspend"])
+def test_a_guest_that_is_held_can_be_destroyed(hypervisor: Hypervisor, held: str) -> None:
+    guest = hypervisor.created()
+    getattr(hypervisor.driver, held)(guest.instance_id)
+
+    hypervisor.driver.destroy(guest.instance_id)
+
+    assert hypervisor.power(guest.instance_id) is None
+
+
 def test_a_destroyed_guest_is_gone_and_destroying_it_again_succeeds(hypervisor: Hypervisor) -> None:
     guest, bystander = hypervisor.created(), hypervisor.created()
 
@@ -261,6 +320,10 @@ def test_a_guest_that_is_not_there_can_be_neither_switched_nor_read(hypervisor: 
         lambda: driver.power_on(absent),
         lambda: driver.power_off(absent.instance_id, 0),
         lambda: driver.reboot(absent.instance_id, hard=True, grace_s=0),
+        lambda: driver.pause(absent.instance_id),
+        lambda: driver.unpause(absent.instance_id),
+        lambda: driver.suspend(absent.instance_id),
+        lambda: driver.resume(absent.instance_id),
         lambda: driver.console_output(absent.instance_id),
     ):
         with pytest.raises(DriverError, match=str(absent.instance_id)):

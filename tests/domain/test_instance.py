@@ -30,10 +30,20 @@ from domain.instance.events import (
 from domain.instance.lifecycle import (
     CONSOLE_OUTPUT,
     DELETE,
+    DELETE_METADATA,
+    DELETE_TAG,
+    DELETE_TAGS,
+    PAUSE,
     REBOOT_HARD,
     REBOOT_SOFT,
+    RESUME,
     START,
     STOP,
+    SUSPEND,
+    UNPAUSE,
+    UPDATE_METADATA,
+    UPDATE_TAG,
+    UPDATE_TAGS,
     Request,
     require,
 )
@@ -44,6 +54,7 @@ from tests.support.decisions import (
     HOST,
     INSTANCE,
     INTERFACE,
+    PROJECT,
     REASON,
     create_requested,
     delete_requested,
@@ -63,20 +74,31 @@ from tests.support.samples import anything
 V, T = VmState, TaskState
 ANY_VM, ANY_TASK = frozenset(VmState), frozenset({None, *TaskState})
 IDLE: frozenset[TaskState | None] = frozenset({None})
+SETTLED = frozenset({V.ACTIVE, V.PAUSED, V.SUSPENDED, V.STOPPED})
 
 # Nova 34: the action, the vm_states and task_states it is allowed in, whether it needs a host and a launch. States that
-# this release has no way into (paused, suspended, …) are left out.
+# this release has no way into (rescued, resized, …) are left out.
 NOVA: list[tuple[Request, frozenset[VmState], frozenset[TaskState | None], bool, bool]] = [
     (START, frozenset({V.STOPPED}), IDLE, True, True),
     (STOP, frozenset({V.ACTIVE, V.ERROR}), IDLE, True, True),
     (REBOOT_SOFT, frozenset({V.ACTIVE}), IDLE, False, True),
     (
         REBOOT_HARD,
-        frozenset({V.ACTIVE, V.STOPPED, V.ERROR}),
-        frozenset({None, T.REBOOTING, T.REBOOTING_HARD}),
+        frozenset({V.ACTIVE, V.STOPPED, V.PAUSED, V.SUSPENDED, V.ERROR}),
+        frozenset({None, T.REBOOTING, T.REBOOTING_HARD, T.PAUSING, T.UNPAUSING, T.SUSPENDING, T.RESUMING}),
         False,
         True,
     ),
+    (PAUSE, frozenset({V.ACTIVE}), IDLE, False, True),
+    (UNPAUSE, frozenset({V.PAUSED}), IDLE, False, True),
+    (SUSPEND, frozenset({V.ACTIVE}), IDLE, False, True),
+    (RESUME, frozenset({V.SUSPENDED}), IDLE, False, True),
+    (UPDATE_METADATA, SETTLED, ANY_TASK, False, True),
+    (DELETE_METADATA, SETTLED, ANY_TASK, False, True),
+    (UPDATE_TAG, SETTLED, ANY_TASK, False, False),
+    (UPDATE_TAGS, SETTLED, ANY_TASK, False, False),
+    (DELETE_TAG, SETTLED, ANY_TASK, False, False),
+    (DELETE_TAGS, SETTLED, ANY_TASK, False, False),
     (DELETE, ANY_VM, ANY_TASK, False, False),
     (CONSOLE_OUTPUT, ANY_VM, ANY_TASK, True, False),
 ]
@@ -117,7 +139,7 @@ def test_a_request_is_allowed_where_nova_allows_it(
 
 def is_allowed(instance: Instance, request: Request) -> bool:
     try:
-        require(instance, request)
+        require(instance, request, PROJECT)
     except (InstanceWrongState, InstanceNotReady):
         return False
     return True
@@ -127,14 +149,14 @@ def test_a_refusal_says_what_it_is_in_novas_words() -> None:
     stopping = instance_after(*running, stop_requested)
 
     with pytest.raises(InstanceWrongState) as refused:
-        require(stopping, STOP)
+        require(stopping, STOP, PROJECT)
 
     assert str(refused.value) == f"Cannot 'stop' instance {INSTANCE} while it is in task_state powering-off"
 
 
 def test_an_instance_without_a_host_is_not_ready() -> None:
     with pytest.raises(InstanceNotReady):
-        require(instance_after(create_requested), STOP)
+        require(instance_after(create_requested), STOP, PROJECT)
 
 
 LIFE: list[tuple[str, tuple[Any, ...], VmState, TaskState | None]] = [
@@ -308,7 +330,7 @@ def test_a_status_is_derived_as_nova_derives_it(vm_state: VmState, task_state: T
 def test_a_status_filter_knows_its_states_and_unknown_words() -> None:
     assert (V.STOPPED, None) in (states_of("shutoff") or [])
     assert states_of("HARD_REBOOT") == [(V.ACTIVE, T.REBOOTING_HARD)]
-    assert states_of("SUSPENDED") == []
+    assert states_of("RESCUE") == []
     assert states_of("FLYING") is None
 
 

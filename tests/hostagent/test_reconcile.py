@@ -41,11 +41,12 @@ def guest(power: PowerState | None) -> ObservedGuest | None:
 
 
 def wants(act: Act | None, wanted: WantedPower) -> Order:
-    known = PowerState.SHUTDOWN if wanted is WantedPower.OFF else PowerState.RUNNING
-    return replace(order, act=act, wanted=wanted, power_state=known)
+    return replace(order, act=act, wanted=wanted, power_state=POWER.get(wanted, PowerState.RUNNING))
 
 
 RUNNING, OFF, PURGED = WantedPower.RUNNING, WantedPower.OFF, WantedPower.PURGED
+PAUSED, SUSPENDED = WantedPower.PAUSED, WantedPower.SUSPENDED
+POWER = {OFF: PowerState.SHUTDOWN, PAUSED: PowerState.PAUSED, SUSPENDED: PowerState.SUSPENDED}
 GONE = "the hypervisor does not hold this guest"
 CASES: list[tuple[str, Order, PowerState | None, Entry, Action | None]] = [
     ("a new guest is made", wants(Act.SPAWN, RUNNING), None, NOTHING, Perform(Act.SPAWN)),
@@ -70,6 +71,27 @@ CASES: list[tuple[str, Order, PowerState | None, Entry, Action | None]] = [
         PowerState.RUNNING,
         settled,
         Report(b"a report"),
+    ),
+    ("a guest is paused", wants(Act.PAUSE, PAUSED), PowerState.RUNNING, earlier, Perform(Act.PAUSE)),
+    ("a guest goes on", wants(Act.UNPAUSE, RUNNING), PowerState.PAUSED, earlier, Perform(Act.UNPAUSE)),
+    ("a guest is suspended", wants(Act.SUSPEND, SUSPENDED), PowerState.RUNNING, earlier, Perform(Act.SUSPEND)),
+    ("a guest is resumed", wants(Act.RESUME, RUNNING), PowerState.SUSPENDED, earlier, Perform(Act.RESUME)),
+    ("one that is gone cannot be resumed", wants(Act.RESUME, RUNNING), None, earlier, Fail(Act.RESUME, GONE)),
+    ("a paused guest is left alone", wants(None, PAUSED), PowerState.PAUSED, settled, None),
+    ("a suspended guest is left alone", wants(None, SUSPENDED), PowerState.SUSPENDED, settled, None),
+    (
+        "a paused guest whose host was switched off is told, not started",
+        wants(None, PAUSED),
+        PowerState.SHUTDOWN,
+        settled,
+        Observe(PowerState.SHUTDOWN),
+    ),
+    (
+        "one that somebody let go on is told, not paused again",
+        wants(None, PAUSED),
+        PowerState.RUNNING,
+        settled,
+        Observe(PowerState.RUNNING),
     ),
     ("what is as it is wanted is left alone", wants(None, RUNNING), PowerState.RUNNING, settled, None),
     ("what is off as wanted is left alone", wants(None, OFF), PowerState.SHUTDOWN, settled, None),
@@ -151,11 +173,15 @@ MATCHES = {
     Act.POWER_ON: RUNNING,
     Act.POWER_OFF: OFF,
     Act.REBOOT: RUNNING,
+    Act.PAUSE: PAUSED,
+    Act.UNPAUSE: RUNNING,
+    Act.SUSPEND: SUSPENDED,
+    Act.RESUME: RUNNING,
     Act.PURGE: PURGED,
 }
 wanted_states = st.one_of(
     st.sampled_from(Act).map(lambda act: wants(act, MATCHES[act])),
-    st.sampled_from((RUNNING, OFF)).map(lambda w: wants(None, w)),
+    st.sampled_from((RUNNING, OFF, PAUSED, SUSPENDED)).map(lambda w: wants(None, w)),
 )
 
 
@@ -165,7 +191,7 @@ def carried_out(
     """The guest and the journal after an action went well."""
     match action:
         case Perform(act):
-            after = {Act.POWER_OFF: PowerState.SHUTDOWN, Act.PURGE: None}.get(act, PowerState.RUNNING)
+            after = None if act is Act.PURGE else POWER.get(MATCHES[act], PowerState.RUNNING)
             done = replace(entry, begun=act, begun_revision=wanted.task_revision, settled_revision=wanted.task_revision)
             return guest(after), replace(done, outcome=b"new")
         case Fail():

@@ -80,7 +80,9 @@ def test_a_servers_answer_is_made_of_parts_that_are_json_together(ledger: Ledger
         found[part]
         for part in (
             "base",
-            "flavor_whole",
+            "addresses",
+            "extended",
+            "flavor_specs",
             "image",
             "admin",
             "admin_more",

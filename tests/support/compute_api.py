@@ -48,13 +48,14 @@ def credentials(
 
 
 class Tokens:
-    """An identity service with four tokens; each is the name of the roles it has."""
+    """An identity service with five tokens; each is the name of the roles it has, but a member's of another project."""
 
     known: Mapping[str, Credentials] = {
         "nobody": credentials(NOBODY),
         "reader": credentials(READER),
         "member": credentials(MEMBER),
         "admin": credentials(ADMIN),
+        "stranger": credentials(MEMBER, project_id=OTHER_PROJECT, user_id="stranger"),
     }
 
     def validate(self, token: str) -> Credentials | None:

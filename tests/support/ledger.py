@@ -233,6 +233,22 @@ class FaultyDriver(HandWatchedDriver):
         with self._faults.around("reboot"):
             super().reboot(instance_id, hard=hard, grace_s=grace_s)
 
+    def pause(self, instance_id: InstanceId) -> None:
+        with self._faults.around("pause"):
+            super().pause(instance_id)
+
+    def unpause(self, instance_id: InstanceId) -> None:
+        with self._faults.around("unpause"):
+            super().unpause(instance_id)
+
+    def suspend(self, instance_id: InstanceId) -> None:
+        with self._faults.around("suspend"):
+            super().suspend(instance_id)
+
+    def resume(self, instance_id: InstanceId) -> None:
+        with self._faults.around("resume"):
+            super().resume(instance_id)
+
     def destroy(self, instance_id: InstanceId) -> None:
         with self._faults.around("destroy"):
             super().destroy(instance_id)

@@ -151,9 +151,26 @@ class LibvirtDriver:
         with self._guest(instance_id, running=True) as found:
             if hard:
                 found.cut()
+                found.forget_memory()
             else:
                 self._shut_down(found, instance_id, grace_s)
             found.start()
+
+    def pause(self, instance_id: InstanceId) -> None:
+        with self._guest(instance_id, running=False) as found:
+            found.pause()
+
+    def unpause(self, instance_id: InstanceId) -> None:
+        with self._guest(instance_id, running=True) as found:
+            found.unpause()
+
+    def suspend(self, instance_id: InstanceId) -> None:
+        with self._guest(instance_id, running=False) as found:
+            found.suspend()
+
+    def resume(self, instance_id: InstanceId) -> None:
+        with self._guest(instance_id, running=True) as found:
+            found.start()  # from its memory, where that was kept
 
     def destroy(self, instance_id: InstanceId) -> None:
         with self._expecting(instance_id, running=False), self._connection.calls() as connection:

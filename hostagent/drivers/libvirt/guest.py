@@ -80,6 +80,24 @@ class Guest:
         with _allowing(libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_DOMAIN):
             self._domain.destroyFlags(libvirt.VIR_DOMAIN_DESTROY_DEFAULT)
 
+    def pause(self) -> None:
+        if self._state() != libvirt.VIR_DOMAIN_PAUSED:
+            self._domain.suspend()
+
+    def unpause(self) -> None:
+        if self._state() not in (libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_BLOCKED):
+            self._domain.resume()
+
+    def suspend(self) -> None:
+        """Its memory to disk (virDomainManagedSave): its next start goes on from there."""
+        if not (self._state() == libvirt.VIR_DOMAIN_SHUTOFF and self._domain.hasManagedSaveImage()):
+            self._domain.managedSave()
+
+    def forget_memory(self) -> None:
+        """So that its next start is a boot."""
+        if self._domain.hasManagedSaveImage():
+            self._domain.managedSaveRemove()
+
     def off(self) -> bool:
         return self._state() in (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_NOSTATE)
 

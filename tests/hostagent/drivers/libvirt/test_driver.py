@@ -124,6 +124,23 @@ def test_a_soft_reboot_lets_the_guest_end_and_begin_again(driver: LibvirtDriver,
     assert "power button" in wait_until_up(driver, guest, boots=2)
 
 
+def test_a_suspended_guest_goes_on_from_its_memory_unless_it_is_rebooted_hard(
+    driver: LibvirtDriver, guest_images: GuestImages, libvirtd: PrivateLibvirtd
+) -> None:
+    guest = guest_spec()
+    driver.create(guest, kernel_files(guest_images))
+    wait_until_up(driver, guest)
+    domain = libvirt.open(libvirtd.qemu_uri).lookupByUUIDString(str(guest.instance_id))
+
+    driver.suspend(guest.instance_id)
+    driver.resume(guest.instance_id)
+    assert domain.state() == [libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_RESTORED]
+    driver.suspend(guest.instance_id)
+    driver.reboot(guest.instance_id, hard=True, grace_s=0)
+
+    wait_until_up(driver, guest, boots=2)
+
+
 def test_a_guest_that_ends_by_itself_is_heard_of(
     driver: LibvirtDriver, guest_images: GuestImages, libvirtd: PrivateLibvirtd
 ) -> None:
