@@ -22,11 +22,13 @@ from commands.snapshots import Snapshots
 from commands.states import Folded
 from commands.vault import Vault
 from domain.compute_service import ServiceCameUp
+from domain.host_key import HostEnrolled, HostKey, HostKeyRevoked
 from domain.identifiers import (
     HostName,
     ServiceId,
     StreamId,
     category_of,
+    host_key_stream,
     instance_stream,
     provider_stream,
     service_stream,
@@ -97,6 +99,7 @@ class OrdersManager:
         self._instances: OrderedDict[StreamId, Folded] = OrderedDict()
         self._epochs: dict[ServiceId, tuple[int, str]] = {}  # and the session that opened it
         self._hosts: set[ServiceId] = set()
+        self._revoked: dict[ServiceId, bool] = {}  # hosts that no key speaks for: nothing is ordered of them
 
     def wait(self, timeout_s: float) -> None:
         self._log.wait_for_events(self.position, timeout_s)
@@ -105,6 +108,7 @@ class OrdersManager:
         if self.position < 0:
             self._persisted = self.position = self._log.position(self.name)
             self._epochs.clear()  # another process may have passed hosts' new sessions
+            self._revoked.clear()
             self._hosts = {
                 _service_of(stream) for kind in ("host_key", "service") for stream in self._store.streams(kind)
             }
@@ -141,6 +145,8 @@ class OrdersManager:
         event = record.event
         if category_of(record.stream) in ("host_key", "service"):
             self._hosts.add(_service_of(record.stream))
+        if isinstance(event, HostEnrolled | HostKeyRevoked):
+            self._revoked[event.service_id] = isinstance(event, HostKeyRevoked)
         if isinstance(event, ServiceCameUp):
             self._epochs[event.service_id] = event.epoch, event.session
             return self._all_of_host(event.service_id)
@@ -159,12 +165,12 @@ class OrdersManager:
                 self._drop_payloads(instance)
                 if instance.residence is not None:
                     if instance.purge_pending:
-                        messages.append(self._order(instance, instance.residence))
+                        messages += self._ordered(instance, instance.residence)
                     else:
                         messages.append(_ended(instance, instance.residence))
             case _:
                 if instance.residence is not None:
-                    messages.append(self._order(instance, instance.residence))
+                    messages += self._ordered(instance, instance.residence)
         return messages
 
     def _fold(self, record: RecordedEvent) -> tuple[Instance | None, Instance]:
@@ -196,7 +202,7 @@ class OrdersManager:
         for consumer_id in () if tree is None else tree.claims:
             instance = self._folded(StreamId(f"instance:{consumer_id}")).state
             if instance is not None and instance.residence is not None:
-                yield self._order(instance, instance.residence)
+                yield from self._ordered(instance, instance.residence)
 
     def _folded(self, stream: StreamId) -> Folded:
         return self._snapshots.load(self._store, stream, self._records)
@@ -207,9 +213,18 @@ class OrdersManager:
             self._epochs[service_id] = service.epoch, service.session
         return self._epochs[service_id]
 
-    def _order(self, instance: Instance, residence: Residence) -> Message:
+    def _is_revoked(self, service_id: ServiceId) -> bool:
+        if service_id not in self._revoked:
+            key: HostKey | None = self._folded(host_key_stream(service_id)).state
+            self._revoked[service_id] = key is not None and key.revoked
+        return self._revoked[service_id]
+
+    def _ordered(self, instance: Instance, residence: Residence) -> Iterable[Message]:
+        """Nothing of a host whose key is revoked: it gets all orders once it is enrolled again and opens a session."""
+        if self._is_revoked(residence.service_id):
+            return
         order = order_of(instance, residence.host, self._store.incarnation, *self._epoch(residence.service_id))
-        return Message(orders_topic(residence.service_id), _key(instance, residence), orjson.dumps(to_plain(order)))
+        yield Message(orders_topic(residence.service_id), _key(instance, residence), orjson.dumps(to_plain(order)))
 
     def _drop_payloads(self, instance: Instance) -> None:
         request = instance.request

@@ -13,6 +13,7 @@ from commands.orders import Act, Order, WantedPower
 from commands.process_managers.orders import order_of
 from domain.identifiers import InstanceId
 from domain.serialization import from_plain
+from gateway import enrollment
 from tests.support.decisions import (
     HOST,
     active,
@@ -28,6 +29,7 @@ from tests.support.decisions import (
     stop_requested,
     stopped,
 )
+from tests.support.enrolled import Enrolled, enroll
 from tests.support.ledger import Crash, Ledger
 
 running = (create_requested, scheduled, spawned)
@@ -250,3 +252,28 @@ def test_an_order_says_nothing_to_other_hosts(two_hosts: Ledger) -> None:
 
 def test_what_was_active_before_is_in_the_events_of_these_tests() -> None:
     assert instance_after(*[e for e in active if type(e).__name__.startswith("Instance")]) == instance_after(*running)
+
+
+def test_nothing_is_ordered_of_a_host_whose_key_is_revoked_and_all_of_it_once_it_is_enrolled_again(
+    two_hosts: Ledger,
+) -> None:
+    enrolled = Enrolled(two_hosts)
+    first, second = two_hosts.running(2)
+    on_alpha = first if two_hosts.instance(first).residence.host == "alpha" else second  # type: ignore[union-attr]
+    before = order(two_hosts, on_alpha)
+    enrollment.revoke(two_hosts.storage, "alpha")
+
+    two_hosts.stop(on_alpha)
+    two_hosts.settle()
+    two_hosts.restart("orders")
+    two_hosts.settle()
+
+    assert order(two_hosts, on_alpha) == before
+    assert two_hosts.history_of(on_alpha)[-1] == "stop_requested"
+
+    host = two_hosts.hosts["alpha"]
+    host.signer = enrolled.credentials["alpha"] = enroll(two_hosts, "alpha")
+    host.restart()
+    two_hosts.pass_time(120)  # it says again what it is, until the new key is known
+
+    assert two_hosts.history_of(on_alpha)[-1] == "stopped"
