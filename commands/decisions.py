@@ -48,6 +48,7 @@ from commands.instance.outcome import (
     decide_outcome,
     decide_overdue,
 )
+from commands.instance.password import ChangePassword, decide_change_password
 from commands.instance.power import (
     RebootInstance,
     StartInstance,
@@ -108,6 +109,7 @@ DECISIONS: dict[type, Decide] = {
     SuspendInstance: on_instance(decide_suspend),
     ResumeInstance: on_instance(decide_resume),
     DeleteInstance: decide_delete,
+    ChangePassword: decide_change_password,
     UpdateInstance: on_instance(decide_update),
     SetMetadata: decide_set_metadata,
     DeleteMetadataItem: on_instance(decide_delete_metadata),

@@ -34,6 +34,7 @@ class Act(StrEnum):
     UNPAUSE = "unpause"
     SUSPEND = "suspend"
     RESUME = "resume"
+    SET_PASSWORD = "set_password"
     PURGE = "purge"
 
 

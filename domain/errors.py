@@ -80,6 +80,10 @@ class ZoneNotPinnable(Conflict):
     code = "instance.zone_not_pinnable"
 
 
+class PasswordNotChangeable(Conflict):
+    code = "instance.password_not_changeable"
+
+
 class MetadataLimitExceeded(Forbidden):
     code = "instance.metadata_limit_exceeded"
 

@@ -83,16 +83,28 @@ class Backend:
         Raises:
             QueryFailed, QueryUnanswered.
         """
-        query = {"what": "console", "instance_id": instance_id}
+        return base64.b64decode(await self._asked(service_id, "console", instance_id))
+
+    async def diagnostics(self, service_id: ServiceId, instance_id: str) -> dict[str, Any]:
+        """What a guest uses, asked of its host: the fields of `hostagent/drivers/protocol.py`'s Diagnostics.
+
+        Raises:
+            QueryFailed, QueryUnanswered.
+        """
+        answer: dict[str, Any] = await self._asked(service_id, "diagnostics", instance_id)
+        return answer
+
+    async def _asked(self, service_id: ServiceId, what: str, instance_id: str) -> Any:
+        query = {"what": what, "instance_id": instance_id}
         try:
             answer = await asyncio.to_thread(self._query, service_id, query)
         except LogUnavailable as error:
             raise QueryUnanswered("the host cannot be asked: what carries the question does not answer") from error
         if "error" in answer:
             raise QueryFailed(answer["error"])
-        return base64.b64decode(answer["console"])
+        return answer[what]
 
-    def _query(self, service_id: ServiceId, query: Mapping[str, str]) -> dict[str, str]:
+    def _query(self, service_id: ServiceId, query: Mapping[str, str]) -> dict[str, Any]:
         key = str(uuid.uuid4())
         after = self._log.end(ANSWERS)
         self._log.publish([Message(queries_topic(service_id), key, orjson.dumps(query))])
@@ -101,7 +113,7 @@ class Backend:
             for record in self._log.read(ANSWERS, after, 100):
                 after = record.offset
                 if record.key == key and record.value is not None:
-                    answer: dict[str, str] = orjson.loads(record.value)
+                    answer: dict[str, Any] = orjson.loads(record.value)
                     return answer
             self._log.wait(ANSWERS, after, min(left, 1.0))
         raise QueryUnanswered("the host did not answer within 10 s")

@@ -22,9 +22,12 @@ from gateway.policy import Policy
 from gateway.quota_sets import QuotaSets
 from gateway.request import Handler, HandlerKey
 from gateway.server_action import ServerActions
+from gateway.server_consoles import ServerConsoles
 from gateway.server_create import CreateSettings, ServerCreate
+from gateway.server_diagnostics import ServerDiagnostics
 from gateway.server_ips import ServerIps
 from gateway.server_metadata import ServerMetadata
+from gateway.server_password import ServerPassword
 from gateway.server_tags import ServerTags
 from gateway.servers import Servers
 from gateway.services import Services
@@ -66,6 +69,9 @@ def handlers(served: Served) -> Mapping[HandlerKey, Handler]:
         ServerMetadata(backend),
         ServerTags(backend),
         ServerIps(backend),
+        ServerPassword(backend),
+        ServerDiagnostics(backend),
+        ServerConsoles(backend),
         Extensions(),
         Flavors(backend, max_limit),
         FlavorExtras(backend, served.identity),

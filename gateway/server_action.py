@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,13 +10,14 @@ from commands.instance.lock import LockInstance, UnlockInstance
 from commands.instance.power import RebootInstance, StartInstance, StopInstance
 from commands.instance.reset import ResetInstanceState
 from commands.instance.suspension import PauseInstance, ResumeInstance, SuspendInstance, UnpauseInstance
-from domain.errors import InstanceLockedByAdmin, InstanceNotReady
-from domain.identifiers import ProjectId, ServiceId
+from domain.errors import InstanceLockedByAdmin
+from domain.identifiers import ProjectId
 from gateway.backend import Backend, QueryFailed, QueryUnanswered
 from gateway.faults import Fault
 from gateway.microversions import V
 from gateway.request import Handler, HandlerKey, Request, Response
-from gateway.servers import find_server, server_in_scope
+from gateway.server_host import host_of, unanswered_by_host
+from gateway.servers import server_in_scope
 
 ACTION = "/servers/{server_id}/action"
 OVERRIDE_LOCK = "os_compute_api:os-lock-server:unlock:unlock_override"
@@ -105,15 +105,13 @@ class ServerActions:
 
     async def console_output(self, request: Request) -> Response:
         """The last lines of the serial console. A length of −1 or null is all that the host keeps (100 KiB)."""
-        row = await find_server(self._backend, request, "id, service_id, launched_at")
-        if row[1] is None:
-            raise InstanceNotReady(row[0])
+        server_id, service_id = await host_of(self._backend, request)
         try:
-            console = await self._backend.console(ServiceId(uuid.UUID(row[1])), row[0])
+            console = await self._backend.console(service_id, server_id)
         except QueryFailed as failed:
             raise Fault(404, f"Guest does not have a console available: {failed}") from None
         except QueryUnanswered as unanswered:
-            raise Fault(503, str(unanswered), retry_after_s=5) from None
+            raise unanswered_by_host(unanswered) from None
         text = console.decode("utf-8", "replace")
         length = request.body["os-getConsoleOutput"].get("length")
         if length is not None and int(length) >= 0:

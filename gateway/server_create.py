@@ -24,6 +24,7 @@ from gateway.backend import Backend
 from gateway.faults import Fault
 from gateway.microversions import Version
 from gateway.request import Handler, HandlerKey, Request, Response
+from gateway.schemas.formats import address
 from gateway.server_filters import is_uuid, truth
 
 MOST_AT_ONCE = 1000  # instances of one request; max_count beyond it is an upper bound that is not reached
@@ -84,8 +85,8 @@ class ServerCreate:
             scheduler_hints=_hints(request.body),
             config_drive=self._settings.force_config_drive or truth(str(server.get("config_drive", ""))),
             disk_config=server.get("OS-DCF:diskConfig", "MANUAL"),
-            access_ipv4=server.get("accessIPv4") or None,
-            access_ipv6=server.get("accessIPv6") or None,
+            access_ipv4=_address(server, "accessIPv4"),
+            access_ipv6=_address(server, "accessIPv6"),
             metadata=self._metadata(server),
             tags=tuple(server.get("tags", ())),
             trusted_certificates=_certificates(server),
@@ -188,6 +189,10 @@ def _counts(server: Mapping[str, Any]) -> tuple[int, int]:
     if lowest > MOST_AT_ONCE:
         raise Fault(400, f"min_count must be <= {MOST_AT_ONCE}")
     return lowest, min(highest, MOST_AT_ONCE)
+
+
+def _address(server: Mapping[str, Any], name: str) -> str | None:
+    return address(server[name]) if server.get(name) else None
 
 
 def _password() -> str:

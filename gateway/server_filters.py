@@ -227,8 +227,7 @@ def after_marker(selection: Selection, marker: str, row: Any) -> None:
 def _limit(text: str | None, max_limit: int) -> int:
     if text is None or not text.isdigit():
         return max_limit
-    asked = int(text[:12])
-    return min(asked, max_limit) if asked else max_limit
+    return min(int(text[:12]), max_limit)
 
 
 def _deleted(one: dict[str, str], statuses: list[str], selection: Selection, *, admin: bool, all_filters: bool) -> None:

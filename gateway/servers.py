@@ -8,12 +8,13 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from commands.instance.attributes import UpdateInstance
+from commands.instance.attributes import ADDRESSES, UpdateInstance
 from commands.instance.delete import DeleteInstance
 from domain.errors import InstanceNotFound
 from domain.identifiers import InstanceId, ProjectId
 from gateway.backend import Backend
 from gateway.request import Handler, HandlerKey, Request, Response
+from gateway.schemas.formats import address
 from gateway.server_filters import Selection, after_marker, all_projects_asked, is_uuid, select
 from gateway.server_view import ADMINISTRATOR, DETAIL, SHOW, UPDATE, finished, shown_to
 
@@ -60,6 +61,9 @@ class Servers:
         changes = {ours: asked[theirs] for theirs, ours in CHANGEABLE.items() if theirs in asked}
         if "name" in changes:
             changes["name"] = changes["name"].strip()
+        for name in ADDRESSES:
+            if name in changes:
+                changes[name] = address(changes[name])
         command = UpdateInstance(instance_id=instance_id, project_id=project_id, changes=changes)
         await self._backend.ask(request, command)
         return await self._shown(request, UPDATE)

@@ -69,6 +69,8 @@ class Acts:
                     self._driver.suspend(guest.instance_id)
                 case Act.RESUME:
                     self._driver.resume(guest.instance_id)
+                case Act.SET_PASSWORD:
+                    self._driver.set_password(guest, self._files.password(guest))
                 case Act.PURGE:
                     self._driver.destroy(guest.instance_id)
         except HypervisorUnreachable:

@@ -71,6 +71,15 @@ class Files:
             config_drive=drive,
         )
 
+    def password(self, guest: GuestSpec) -> str:
+        """The administrator's password, as the ledger has it now.
+
+        Raises:
+            DriverError: it cannot be had.
+        """
+        password = self._payload(guest, guest.admin_password)
+        return "" if password is None else password.decode()
+
     def trim(self, guests: Iterable[GuestSpec]) -> None:
         """Let go of cached images that none of these guests was made from, as far as the cache is over its bound."""
         in_use: set[str] = set()

@@ -1,10 +1,14 @@
-"""What is asked of a host and never recorded: a guest's console. Answers live a minute and are lost with nobody harmed."""
+"""What is asked of a host and never recorded: a guest's console, what it uses. Answers live a minute and are lost with
+nobody harmed.
+"""
 
 from __future__ import annotations
 
 import base64
 import logging
 import uuid
+from dataclasses import asdict
+from typing import Any
 
 import orjson
 
@@ -42,18 +46,20 @@ class Queries:
                 self._publish(record.key, self._answer(record.value))
         return bool(records)
 
-    def _publish(self, key: str, answer: dict[str, str]) -> None:
+    def _publish(self, key: str, answer: dict[str, Any]) -> None:
         try:
             self._log.publish([Message(ANSWERS, key, orjson.dumps(answer))])
         except LogUnavailable as error:
             log.warning("a query could not be answered: %s", error)
 
-    def _answer(self, asked: bytes) -> dict[str, str]:
+    def _answer(self, asked: bytes) -> dict[str, Any]:
         try:
             query = orjson.loads(asked)
+            instance_id = InstanceId(uuid.UUID(query["instance_id"]))
             if query["what"] == "console":
-                console = self._driver.console_output(InstanceId(uuid.UUID(query["instance_id"])))
-                return {"console": base64.b64encode(console).decode()}
+                return {"console": base64.b64encode(self._driver.console_output(instance_id)).decode()}
+            if query["what"] == "diagnostics":
+                return {"diagnostics": asdict(self._driver.diagnostics(instance_id))}
             return {"error": f"this host does not know the query {query['what']}"}
         except DriverError as error:
             return {"error": str(error)}

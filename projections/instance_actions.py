@@ -30,6 +30,11 @@ from domain.instance.events import (
     InstanceStopped,
     InstanceStopRequested,
 )
+from domain.instance.password import (
+    InstancePasswordChanged,
+    InstancePasswordChangeFailed,
+    InstancePasswordChangeRequested,
+)
 from domain.instance.suspension import (
     InstancePaused,
     InstancePauseFailed,
@@ -57,6 +62,7 @@ _OPENS: dict[type, tuple[str, str | None]] = {
     InstanceUnpauseRequested: ("unpause", "compute_unpause_instance"),
     InstanceSuspendRequested: ("suspend", "compute_suspend_instance"),
     InstanceResumeRequested: ("resume", "compute_resume_instance"),
+    InstancePasswordChangeRequested: ("changePassword", "compute_set_admin_password"),
     InstanceDeleteRequested: ("delete", "compute_terminate_instance"),
 }
 # What is done as it is asked for, whatever else is at work: its action, and the name of its work if it has one.
@@ -74,6 +80,7 @@ _SUCCEEDED = (
     InstanceUnpaused,
     InstanceSuspended,
     InstanceResumed,
+    InstancePasswordChanged,
     InstanceDeleted,
 )
 _FAILED = (
@@ -86,6 +93,7 @@ _FAILED = (
     InstanceUnpauseFailed,
     InstanceSuspendFailed,
     InstanceResumeFailed,
+    InstancePasswordChangeFailed,
     InstanceDeleteFailed,
 )
 

@@ -26,6 +26,7 @@ from domain.instance.events import (
     InstanceStopFailed,
     InstanceStopped,
 )
+from domain.instance.password import InstancePasswordChanged, InstancePasswordChangeFailed
 from domain.instance.state import Instance, TaskState
 from domain.instance.suspension import (
     InstancePaused,
@@ -47,6 +48,7 @@ _SETTLES: dict[Act, tuple[tuple[TaskState, ...], Any, Any]] = {
     Act.PAUSE: ((TaskState.PAUSING,), InstancePaused, InstancePauseFailed),
     Act.UNPAUSE: ((TaskState.UNPAUSING,), InstanceUnpaused, InstanceUnpauseFailed),
     Act.SUSPEND: ((TaskState.SUSPENDING,), InstanceSuspended, InstanceSuspendFailed),
+    Act.SET_PASSWORD: ((TaskState.UPDATING_PASSWORD,), InstancePasswordChanged, InstancePasswordChangeFailed),
     Act.RESUME: ((TaskState.RESUMING,), InstanceResumed, InstanceResumeFailed),
 }
 

@@ -42,6 +42,7 @@ from domain.instance.events import (
     InstanceStartRequested,
     InstanceStopRequested,
 )
+from domain.instance.password import InstancePasswordChangeRequested
 from domain.instance.suspension import (
     InstancePauseRequested,
     InstanceResumeRequested,
@@ -70,6 +71,7 @@ DEADLINES_S: dict[type, int] = {
     InstanceUnpauseRequested: 60,
     InstanceSuspendRequested: 1800,  # all its memory is written
     InstanceResumeRequested: 1800,
+    InstancePasswordChangeRequested: 60,
     InstanceDeleteRequested: 300,
 }
 

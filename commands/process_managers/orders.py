@@ -60,6 +60,7 @@ _PENDING: dict[TaskState, Act] = {
     TaskState.UNPAUSING: Act.UNPAUSE,
     TaskState.SUSPENDING: Act.SUSPEND,
     TaskState.RESUMING: Act.RESUME,
+    TaskState.UPDATING_PASSWORD: Act.SET_PASSWORD,
     TaskState.DELETING: Act.PURGE,
 }
 

@@ -1,5 +1,5 @@
-"""What can have happened to an instance, together with `attributes.py` and `suspension.py`. `state.py` folds these;
-`docs/events.md` says who records each, and when.
+"""What can have happened to an instance, together with `attributes.py`, `suspension.py` and `password.py`. `state.py` folds
+these; `docs/events.md` says who records each, and when.
 
 The create event holds what every later move reads, whether that move is built yet or not: the whole flavor, image,
 block devices and networks as they were asked for. What was chosen and assigned is in the claim and in later events.
@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from domain.flavor import FlavorSpec
 from domain.identifiers import HostName, InstanceId, NodeId, ProjectId, ServiceId, UserId, VaultRef
 from domain.instance.attributes import ATTRIBUTE_EVENTS, AttributeEvent
+from domain.instance.password import PASSWORD_EVENTS, PasswordEvent
 from domain.instance.suspension import SUSPENSION_EVENTS, SuspensionEvent
 from domain.marks import PERSONAL, SEALED
 
@@ -327,6 +328,7 @@ InstanceEvent = (
     | InstanceStateReset
     | AttributeEvent
     | SuspensionEvent
+    | PasswordEvent
 )
 
 INSTANCE_EVENTS = {
@@ -353,6 +355,7 @@ INSTANCE_EVENTS = {
     "instance.state_reset": InstanceStateReset,
     **ATTRIBUTE_EVENTS,
     **SUSPENSION_EVENTS,
+    **PASSWORD_EVENTS,
 }
 
 # What happens beside a request: one that waits for its outcome waits on.

@@ -50,6 +50,7 @@ PAUSE = Request(action="pause", vm_states=frozenset({VmState.ACTIVE}), needs_lau
 UNPAUSE = Request(action="unpause", vm_states=frozenset({VmState.PAUSED}), needs_launched=True)
 SUSPEND = Request(action="suspend", vm_states=frozenset({VmState.ACTIVE}), needs_launched=True)
 RESUME = Request(action="resume", vm_states=frozenset({VmState.SUSPENDED}), needs_launched=True)
+CHANGE_PASSWORD = Request(action="changePassword", vm_states=frozenset({VmState.ACTIVE}), needs_launched=True)
 DELETE = Request(action="delete", task_states=None)
 CONSOLE_OUTPUT = Request(action="get console output", task_states=None, needs_host=True, heeds_lock=False)
 UPDATE_METADATA = Request(action="update metadata", vm_states=SETTLED, task_states=None, needs_launched=True)

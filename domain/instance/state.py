@@ -53,6 +53,11 @@ from domain.instance.events import (
     InstanceStopped,
     InstanceStopRequested,
 )
+from domain.instance.password import (
+    InstancePasswordChanged,
+    InstancePasswordChangeFailed,
+    InstancePasswordChangeRequested,
+)
 from domain.instance.suspension import (
     InstancePaused,
     InstancePauseFailed,
@@ -90,6 +95,7 @@ class TaskState(StrEnum):
     UNPAUSING = "unpausing"
     SUSPENDING = "suspending"
     RESUMING = "resuming"
+    UPDATING_PASSWORD = "updating_password"
     DELETING = "deleting"
 
 
@@ -238,7 +244,12 @@ def evolve(instance: Instance | None, event: InstanceEvent) -> Instance:
             return _task(instance, TaskState.RESUMING)
         case InstanceUnpaused() | InstanceResumed():
             return _idle(instance, vm_state=VmState.ACTIVE, power_state=event.power_state)
-        case InstancePauseFailed() | InstanceUnpauseFailed():
+        case InstancePasswordChangeRequested():
+            request = replace(instance.request, admin_password=event.password)
+            return _task(instance, TaskState.UPDATING_PASSWORD, request=request)
+        case InstancePasswordChanged():
+            return _idle(instance, power_state=event.power_state)
+        case InstancePauseFailed() | InstanceUnpauseFailed() | InstancePasswordChangeFailed():
             return _idle(instance, fault=event.message)
         case InstanceSuspendFailed() | InstanceResumeFailed():
             return _idle(instance, vm_state=VmState.ERROR, fault=event.message)

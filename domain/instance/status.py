@@ -16,6 +16,7 @@ _STATUS: dict[VmState, str] = {
 _BY_TASK: dict[tuple[VmState, TaskState | None], str] = {
     (VmState.ACTIVE, TaskState.REBOOTING): "REBOOT",
     (VmState.ACTIVE, TaskState.REBOOTING_HARD): "HARD_REBOOT",
+    (VmState.ACTIVE, TaskState.UPDATING_PASSWORD): "PASSWORD",
 }
 
 STATUSES_WITH_PROGRESS = frozenset({"ACTIVE", "BUILD", "REBUILD", "RESIZE", "VERIFY_RESIZE", "MIGRATING"})

@@ -24,6 +24,7 @@ PRINTABLE = "printable characters. Can not start or end with whitespace."
 REASONS = {
     "name": PRINTABLE,
     "name_or_spaced": "printable characters with at least one non space character",
+    "az_name": "printable characters except :. Can not start or end with whitespace.",
     "keypair_name": "Only letters, digits, spaces, underscores and hyphens are allowed.",
     "keypair_name_292": "Only letters, digits, spaces, underscores, hyphens, at signs and dots are allowed.",
 }
@@ -64,6 +65,11 @@ def is_address(text: str, version: int) -> bool:
         return False
 
 
+def address(text: str) -> str:
+    """An address as all write it: there are many ways to write one of IPv6."""
+    return str(ipaddress.ip_address(text))
+
+
 def is_time(text: str) -> bool:
     try:
         datetime.fromisoformat(text)
@@ -95,6 +101,7 @@ def whole(low: int, high: int) -> Check:
 FORMATS: dict[str, Check] = {
     "name": _text(is_name),
     "name_or_spaced": _text(is_name_or_spaced),
+    "az_name": _text(lambda text: is_name(text) and ":" not in text),
     "printable": _text(is_printable),
     "keypair_name": _text(lambda text: KEYPAIR_NAME.fullmatch(text) is not None),
     "keypair_name_292": _text(lambda text: KEYPAIR_NAME_292.fullmatch(text) is not None),

@@ -34,7 +34,16 @@ from hostagent.drivers.fake_state import (
     record,
     transaction,
 )
-from hostagent.drivers.protocol import DriverError, GuestFiles, HypervisorUnreachable, ObservedGuest
+from hostagent.drivers.protocol import (
+    CpuUse,
+    Diagnostics,
+    DiskUse,
+    DriverError,
+    GuestFiles,
+    HypervisorUnreachable,
+    NicUse,
+    ObservedGuest,
+)
 
 CONSOLE_BYTES = 100 * 1024
 WATCH_INTERVAL_S = 0.05  # how soon a change from outside is noticed
@@ -180,10 +189,44 @@ class FakeDriver:
         if gone:
             self._config_drive(instance_id).unlink(missing_ok=True)
 
+    def set_password(self, guest: GuestSpec, password: str) -> None:
+        text = str(guest.instance_id)
+        with self._call("set_password") as database:
+            if guest_of(database, text).power != PowerState.RUNNING:
+                raise DriverError(f"guest instance-{text} does not run")
+            record(database, text, "set_password", PowerState.RUNNING)
+
     def console_output(self, instance_id: InstanceId) -> bytes:
         with self._call("console_output") as database:
             guest = guest_of(database, str(instance_id))
         return _console(guest)[-CONSOLE_BYTES:]
+
+    def diagnostics(self, instance_id: InstanceId) -> Diagnostics:
+        """Its guests do nothing, and nothing is what they have done."""
+        with self._call("diagnostics") as database:
+            guest = guest_of(database, str(instance_id))
+        return Diagnostics(
+            power_state=guest.power,
+            driver="libvirt",  # as Nova's own fake says: clients know few words
+            hypervisor="fake",
+            memory_maximum_kib=guest.memory_mib * 1024,
+            memory_used_kib=guest.memory_mib * 1024,
+            cpus=tuple(CpuUse(number=number, time_ns=0) for number in range(guest.vcpus)),
+            disks=(DiskUse(device="vda", read_bytes=0, read_requests=0, write_bytes=0, write_requests=0, errors=0),),
+            nics=(
+                NicUse(
+                    device="eth0",
+                    rx_octets=0,
+                    rx_packets=0,
+                    rx_errors=0,
+                    rx_drop=0,
+                    tx_octets=0,
+                    tx_packets=0,
+                    tx_errors=0,
+                    tx_drop=0,
+                ),
+            ),
+        )
 
     def watch(self, changed: Callable[[InstanceId], None]) -> None:
         if self._watcher is None:

@@ -21,7 +21,7 @@ class HistoryEntry:
 
     time_ns: int
     instance_id: InstanceId
-    did: str  # "create", "boot", "cut", "pause", "unpause", "suspend", "resume", "destroy"
+    did: str  # "create", "boot", "cut", "pause", "unpause", "suspend", "resume", "set_password", "destroy"
     power_state: int  # afterwards
     from_outside: bool
 

@@ -41,6 +41,52 @@ class GuestFiles:
     config_drive: Path | None = None  # an ISO 9660 image; the driver takes the file over
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuUse:
+    number: int
+    time_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskUse:
+    device: str  # "vda"
+    read_bytes: int | None = None
+    read_requests: int | None = None
+    write_bytes: int | None = None
+    write_requests: int | None = None
+    errors: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NicUse:
+    """Bytes and packets, as the guest sees their direction."""
+
+    device: str | None  # of the host's, where it has one
+    mac_address: str | None = None
+    rx_octets: int | None = None
+    rx_packets: int | None = None
+    rx_errors: int | None = None
+    rx_drop: int | None = None
+    tx_octets: int | None = None
+    tx_packets: int | None = None
+    tx_errors: int | None = None
+    tx_drop: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostics:
+    """What is not known is None; as `gateway/server_diagnostics.py` shows it."""
+
+    power_state: int
+    driver: str  # Nova's word for it: "libvirt"
+    hypervisor: str  # "kvm", "qemu"
+    memory_maximum_kib: int | None = None
+    memory_used_kib: int | None = None
+    cpus: tuple[CpuUse, ...] = ()
+    disks: tuple[DiskUse, ...] = ()
+    nics: tuple[NicUse, ...] = ()
+
+
 class Driver(Protocol):
     name: str  # "libvirt", "fake"
     boots_images: bool  # whether it needs `GuestFiles`; a simulated hypervisor has no use for them
@@ -115,6 +161,13 @@ class Driver(Protocol):
     def resume(self, instance_id: InstanceId) -> None:
         """Let a suspended guest go on from where it was; one that runs is left alone."""
 
+    def set_password(self, guest: GuestSpec, password: str) -> None:
+        """Give the administrator of a running guest this password.
+
+        Raises:
+            DriverError: it does not run, or nobody in it can; the message does not tell the password.
+        """
+
     def destroy(self, instance_id: InstanceId) -> None:
         """Cut the guest's power, undefine it, remove its disks and its files. Nothing of it is left."""
 
@@ -123,6 +176,13 @@ class Driver(Protocol):
 
         Raises:
             DriverError: no such guest, or it has no console that can be read.
+        """
+
+    def diagnostics(self, instance_id: InstanceId) -> Diagnostics:
+        """What a guest uses, and has done.
+
+        Raises:
+            DriverError: no such guest.
         """
 
     def watch(self, changed: Callable[[InstanceId], None]) -> None:

@@ -324,6 +324,8 @@ def test_a_guest_that_is_not_there_can_be_neither_switched_nor_read(hypervisor: 
         lambda: driver.unpause(absent.instance_id),
         lambda: driver.suspend(absent.instance_id),
         lambda: driver.resume(absent.instance_id),
+        lambda: driver.set_password(absent, "secret"),
+        lambda: driver.diagnostics(absent.instance_id),
         lambda: driver.console_output(absent.instance_id),
     ):
         with pytest.raises(DriverError, match=str(absent.instance_id)):
@@ -335,6 +337,29 @@ def test_a_guest_with_a_console_can_be_read_at_once(hypervisor: Hypervisor) -> N
     guest = hypervisor.created()
 
     assert len(hypervisor.driver.console_output(guest.instance_id)) <= 100 * 1024
+
+
+def test_what_a_guest_uses_is_told(hypervisor: Hypervisor) -> None:
+    guest = hypervisor.created()
+
+    found = hypervisor.driver.diagnostics(guest.instance_id)
+
+    assert found.power_state == PowerState.RUNNING
+    assert found.memory_maximum_kib == guest.memory_mib * 1024
+    assert [cpu.number for cpu in found.cpus] == list(range(guest.vcpus))
+    assert found.nics
+    hypervisor.driver.power_off(guest.instance_id, 0)
+    assert hypervisor.driver.diagnostics(guest.instance_id).power_state == PowerState.SHUTDOWN
+
+
+def test_a_password_that_nobody_can_set_is_not_told_again(hypervisor: Hypervisor) -> None:
+    guest = hypervisor.created()
+    hypervisor.driver.power_off(guest.instance_id, 0)
+
+    with pytest.raises(DriverError) as refused:
+        hypervisor.driver.set_password(guest, "correct horse")
+
+    assert "correct horse" not in str(refused.value)
 
 
 def test_a_guest_that_is_not_the_ledgers_is_named_and_never_observed(hypervisor: Hypervisor) -> None:

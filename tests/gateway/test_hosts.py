@@ -15,14 +15,14 @@ from gateway.hosts import LocalHost
 from gateway.options import Options
 from hostagent.host_key import HostCredential
 from tests.support.enrolled import enroll
-from tests.support.ledger import Ledger, NoPayloads
+from tests.support.ledger import Ledger, Payloads
 from tests.support.ledger_process import COMMAND_LIMIT_S, PROGRAM
 
 
 @contextmanager
 def a_host(ledger: Ledger, credential: HostCredential, directory: Path) -> Iterator[LocalHost]:
     options = Options(directory=directory, url="")
-    host = LocalHost(options, directory, "gamma", ledger.log, NoPayloads(), credential.take_up, signer=credential)
+    host = LocalHost(options, directory, "gamma", ledger.log, Payloads(ledger.vault), credential.take_up, signer=credential)
     host.driver.open()
     with closing(host):
         yield host

@@ -63,6 +63,14 @@ def test_what_is_as_it_was_records_nothing(api: Servers) -> None:
     assert api.recorded() == before + 1
 
 
+def test_an_address_is_kept_as_all_write_it(api: Servers) -> None:
+    server = api.made()
+
+    answer = put(api, server, accessIPv6="0000:0000:0000:0000:0000:babe:220.12.22.2")
+
+    assert answer.json()["server"]["accessIPv6"] == "::babe:dc0c:1602"
+
+
 def test_a_description_is_taken_away_by_null(api: Servers) -> None:
     server = api.made(description="words")
 

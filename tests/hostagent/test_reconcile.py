@@ -177,6 +177,7 @@ MATCHES = {
     Act.UNPAUSE: RUNNING,
     Act.SUSPEND: SUSPENDED,
     Act.RESUME: RUNNING,
+    Act.SET_PASSWORD: RUNNING,
     Act.PURGE: PURGED,
 }
 wanted_states = st.one_of(

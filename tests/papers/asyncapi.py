@@ -26,6 +26,7 @@ from commands.orders import Order
 from commands.reports import HostReport, ObservationReport, OutcomeReport
 from domain.marks import Personal
 from domain.serialization import EVENTS
+from hostagent.drivers.protocol import Diagnostics
 from tests.papers.events_document import HEADERS
 from tests.papers.repository import ROOT
 
@@ -199,11 +200,18 @@ def host_messages(schemas: dict[str, Schema]) -> dict[str, Schema]:
         "query": {
             "type": "object",
             "required": ["what", "instance_id"],
-            "properties": {"what": {"const": "console"}, "instance_id": {"type": "string", "format": "uuid"}},
+            "properties": {
+                "what": {"enum": ["console", "diagnostics"]},
+                "instance_id": {"type": "string", "format": "uuid"},
+            },
         },
         "answer": {
             "type": "object",
-            "properties": {"console": {"type": "string", "description": "base64"}, "error": {"type": "string"}},
+            "properties": {
+                "console": {"type": "string", "description": "base64"},
+                "diagnostics": schema_of(Diagnostics, schemas),
+                "error": {"type": "string"},
+            },
         },
         "signedReport": signed(reference("components", "schemas", "Report")),
         "signedHeartbeat": signed(schema_of(Beat, schemas)),

@@ -81,6 +81,10 @@ RECORDED: dict[str, str] = {
     "instance.resume_requested": "`commands/instance/suspension.py`, when resume is accepted.",
     "instance.resumed": "`commands/instance/outcome.py`, on the host's report.",
     "instance.resume_failed": "`commands/instance/outcome.py`, on the host's report; the server is then in ERROR.",
+    "instance.password_change_requested": "`commands/instance/password.py`, when changePassword is accepted; the password "
+    "goes into the vault in the same append.",
+    "instance.password_changed": "`commands/instance/outcome.py`, on the host's report.",
+    "instance.password_change_failed": "`commands/instance/outcome.py`, on the host's report.",
     "provider.created": "`commands/compute_service.py`, when a host registers for the first time.",
     "provider.inventory_set": "`commands/compute_service.py`, when a host opens a session with another inventory.",
     "provider.traits_set": "`commands/compute_service.py`, when a host opens a session with other traits.",
@@ -126,6 +130,7 @@ LEFT_OUT: dict[str, str] = {
     "instance.deleted": "the amounts given back: they are in the same append.",
     "instance.power_state_observed": "why: a hypervisor does not know.",
     "instance.metadata_set": "items that stay as they are.",
+    "instance.password_change_requested": "the password: a reference only, no digest.",
     "service.came_up": "heartbeats; they are never recorded.",
     "host_key.enrolled": "the private key: it is on the host, and nowhere else.",
     "keypair.created": "a private key; one that is generated is in the answer and nowhere else.",

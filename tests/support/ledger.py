@@ -216,6 +216,7 @@ class FaultyDriver(HandWatchedDriver):
     def __init__(self, directory: Path, faults: Faults, **amounts: Any) -> None:
         super().__init__(directory, **amounts)
         self._faults = faults
+        self.passwords: list[str] = []  # that guests were given
 
     def create(self, guest: Any, files: Any) -> None:
         with self._faults.around("create"):
@@ -249,6 +250,11 @@ class FaultyDriver(HandWatchedDriver):
         with self._faults.around("resume"):
             super().resume(instance_id)
 
+    def set_password(self, guest: Any, password: str) -> None:
+        with self._faults.around("set_password"):
+            super().set_password(guest, password)
+            self.passwords.append(password)
+
     def destroy(self, instance_id: InstanceId) -> None:
         with self._faults.around("destroy"):
             super().destroy(instance_id)
@@ -272,9 +278,12 @@ class FaultyJournal(Journal):
             super().settle(*args)
 
 
-class NoPayloads:
+class Payloads:
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+
     def payload(self, instance_id: InstanceId, ref: VaultRef) -> bytes | None:
-        return None
+        return self._vault.payload(ref)
 
     def fetch_image(self, instance_id: InstanceId, image_id: str, to: Path) -> None:
         to.write_bytes(b"an image")
@@ -353,7 +362,7 @@ class TestHost:
             ledger.log,
             self.driver,
             self._journal,
-            Files(NoPayloads(), images, self.directory, ledger.clock),
+            Files(Payloads(ledger.vault), images, self.directory, ledger.clock),
             _no_overcommit,
             InlineExecutor(),
             ledger.clock,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from domain.identifiers import InstanceId, ProjectId, UserId
 from domain.instance.state import Instance
+from hostagent.queries import Queries
 from tests.support.compute_api import OTHER_PROJECT, PROJECT
 from tests.support.served import Served
 
@@ -51,6 +54,28 @@ class Servers(Served):
     def instance(self, server: str) -> Instance:
         instance_id = next(i for i in self.ledger.instances() if str(i) == server)
         return self.ledger.instance(InstanceId(instance_id))
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Meanwhile hosts answer what they are asked."""
+        hosts = [Queries(self.ledger.log, host.driver, host.agent.service_id) for host in self.ledger.hosts.values()]
+        for host in hosts:
+            host.step()  # from now on
+        done = threading.Event()
+
+        def answer() -> None:
+            while not done.is_set():
+                for host in hosts:
+                    host.step()
+                    host.wait(0.02)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
 
     def refused(self, call: Callable[[], Any]) -> tuple[int, str]:
         """Status and message of an answer that recorded nothing."""

@@ -26,8 +26,8 @@ from hostagent.drivers.libvirt import guest as guests
 from hostagent.drivers.libvirt.capabilities import HostCapabilities, read_capabilities
 from hostagent.drivers.libvirt.connection import Connection
 from hostagent.drivers.libvirt.disks import GIB, make_disks, read_console, refuse_volumes, remove_disks
-from hostagent.drivers.libvirt.guest_xml import GuestDisks, Machine, guest_xml
-from hostagent.drivers.protocol import DriverError, GuestFiles, ObservedGuest
+from hostagent.drivers.libvirt.guest_xml import GuestDisks, Machine, administrator_of, guest_xml
+from hostagent.drivers.protocol import Diagnostics, DriverError, GuestFiles, ObservedGuest
 
 TRAITS = (
     "COMPUTE_GRAPHICS_MODEL_VGA",
@@ -177,10 +177,18 @@ class LibvirtDriver:
             if not self._destroy(connection, instance_id):
                 self._expected.pop(instance_id, None)  # no event will come of it
 
+    def set_password(self, guest: GuestSpec, password: str) -> None:
+        with self._connection.calls() as connection:
+            self._found(connection, guest.instance_id).set_password(administrator_of(guest), password)
+
+    def diagnostics(self, instance_id: InstanceId) -> Diagnostics:
+        with self._connection.calls() as connection:
+            found = self._found(connection, instance_id)
+            return found.diagnostics(connection, self._capabilities(connection).virt_type)
+
     def console_output(self, instance_id: InstanceId) -> bytes:
         with self._connection.calls() as connection:
-            if guests.find(connection, instance_id) is None:
-                raise DriverError(f"there is no guest instance-{instance_id}")
+            self._found(connection, instance_id)
         try:
             return read_console(self._settings.instances_path, instance_id)
         except OSError as error:
@@ -222,10 +230,13 @@ class LibvirtDriver:
     @contextmanager
     def _guest(self, instance_id: InstanceId, *, running: bool) -> Iterator[guests.Guest]:
         with self._expecting(instance_id, running=running), self._connection.calls() as connection:
-            found = guests.find(connection, instance_id)
-            if found is None:
-                raise DriverError(f"there is no guest instance-{instance_id}")
-            yield found
+            yield self._found(connection, instance_id)
+
+    def _found(self, connection: libvirt.virConnect, instance_id: InstanceId) -> guests.Guest:
+        found = guests.find(connection, instance_id)
+        if found is None:
+            raise DriverError(f"there is no guest instance-{instance_id}")
+        return found
 
     @contextmanager
     def _expecting(self, instance_id: InstanceId, *, running: bool) -> Iterator[None]:

@@ -13,6 +13,8 @@ import libvirt
 from domain.identifiers import InstanceId
 from domain.instance.state import PowerState
 from hostagent.drivers.libvirt.connection import error_code
+from hostagent.drivers.libvirt.diagnostics import read_diagnostics
+from hostagent.drivers.protocol import Diagnostics
 
 PRESS_INTERVAL_S = 5.0  # a press of the power button is lost on a guest that has not booted yet
 POLL_INTERVAL_S = 1.0  # how long a shutdown goes unnoticed when its event is lost
@@ -97,6 +99,13 @@ class Guest:
         """So that its next start is a boot."""
         if self._domain.hasManagedSaveImage():
             self._domain.managedSaveRemove()
+
+    def set_password(self, user: str, password: str) -> None:
+        """Through the agent in the guest."""
+        self._domain.setUserPassword(user, password, 0)
+
+    def diagnostics(self, connection: libvirt.virConnect, hypervisor: str) -> Diagnostics:
+        return read_diagnostics(connection, self._domain, POWER_STATES, hypervisor)
 
     def off(self) -> bool:
         return self._state() in (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_NOSTATE)

@@ -94,6 +94,12 @@ def root_bus(guest: GuestSpec) -> str:
     return _known("hw_disk_bus", asked or _properties(guest).get("hw_disk_bus", "virtio"), DISK_PREFIXES)
 
 
+def administrator_of(guest: GuestSpec) -> str:
+    """Who administers what runs in the guest: the image's os_admin_user, or what its system is known to have."""
+    properties = _properties(guest)
+    return properties.get("os_admin_user") or ("Administrator" if properties.get("os_type") == "windows" else "root")
+
+
 def kernel_command_line(guest: GuestSpec, virt_type: str) -> str:
     """For a guest that boots from a kernel of its own: the image's os_command_line, or Nova's default."""
     own = _properties(guest).get("os_command_line")

@@ -124,13 +124,17 @@ def test_a_soft_reboot_lets_the_guest_end_and_begin_again(driver: LibvirtDriver,
     assert "power button" in wait_until_up(driver, guest, boots=2)
 
 
-def test_a_suspended_guest_goes_on_from_its_memory_unless_it_is_rebooted_hard(
+def test_a_guest_is_counted_and_a_suspended_one_goes_on_from_its_memory_unless_it_is_rebooted_hard(
     driver: LibvirtDriver, guest_images: GuestImages, libvirtd: PrivateLibvirtd
 ) -> None:
     guest = guest_spec()
     driver.create(guest, kernel_files(guest_images))
     wait_until_up(driver, guest)
     domain = libvirt.open(libvirtd.qemu_uri).lookupByUUIDString(str(guest.instance_id))
+    used = driver.diagnostics(guest.instance_id)
+    assert used.cpus[0].time_ns
+    assert used.disks[0].device == "vda"
+    assert used.nics[0].mac_address
 
     driver.suspend(guest.instance_id)
     driver.resume(guest.instance_id)
