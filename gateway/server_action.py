@@ -10,14 +10,15 @@ from commands.instance.lock import LockInstance, UnlockInstance
 from commands.instance.power import RebootInstance, StartInstance, StopInstance
 from commands.instance.reset import ResetInstanceState
 from commands.instance.suspension import PauseInstance, ResumeInstance, SuspendInstance, UnpauseInstance
-from domain.errors import InstanceLockedByAdmin
+from domain.errors import InstanceIsLocked, InstanceLockedByAdmin
 from domain.identifiers import ProjectId
 from gateway.backend import Backend, QueryFailed, QueryUnanswered
 from gateway.faults import Fault
 from gateway.microversions import V
 from gateway.request import Handler, HandlerKey, Request, Response
 from gateway.server_host import host_of, unanswered_by_host
-from gateway.servers import server_in_scope
+from gateway.server_view import ADMINISTRATOR
+from gateway.servers import find_server, server_in_scope
 
 ACTION = "/servers/{server_id}/action"
 OVERRIDE_LOCK = "os_compute_api:os-lock-server:unlock:unlock_override"
@@ -46,6 +47,7 @@ class ServerActions:
             ("POST", ACTION, "lock"): self.lock,
             ("POST", ACTION, "unlock"): self.unlock,
             ("POST", ACTION, "os-resetState"): self.reset_state,
+            ("POST", ACTION, "injectNetworkInfo"): self.inject_network_info,
             ("POST", ACTION, "os-getConsoleOutput"): self.console_output,
         }
 
@@ -101,6 +103,13 @@ class ServerActions:
         state = request.body["os-resetState"]["state"]
         command = ResetInstanceState(instance_id=instance_id, project_id=project_id, vm_state=state)
         await self._backend.ask(request, command)
+        return Response(status=202)
+
+    async def inject_network_info(self, request: Request) -> Response:
+        """A guest learns its addresses by itself; as under Nova's libvirt driver, nothing is put into it."""
+        server_id, locked = await find_server(self._backend, request, "id, is_locked")
+        if locked and not request.allows(ADMINISTRATOR):
+            raise InstanceIsLocked(server_id)
         return Response(status=202)
 
     async def console_output(self, request: Request) -> Response:

@@ -54,7 +54,7 @@ class ServerCreate:
         server: dict[str, Any] = request.body["server"]
         lowest, highest = _counts(server)
         if highest > 1 and server.get("hostname"):
-            raise Fault(400, "A hostname can only be given to a single server, not to several at once.")
+            raise Fault(400, "Unable to allocate a single hostname to multiple instances")
         ids = tuple(InstanceId(uuid.uuid4()) for _ in range(highest))
         password = server.get("adminPass") or _password()
         placement = await self._placement(request, server)
@@ -73,7 +73,7 @@ class ServerCreate:
             all_flavors=request.allows("context_is_admin"),
             reservation_id="r-" + "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(8)),
             name=server["name"],
-            hostname=server.get("hostname") or sanitized_hostname(server["name"], ids[0]),
+            hostname=server.get("hostname") or sanitized_hostname(server["name"]),
             description=server.get("description"),
             flavor_id=str(server["flavorRef"]).rstrip("/").rpartition("/")[2],
             image=image,
@@ -174,11 +174,11 @@ def show_image(images: Images, image_id: str, credentials: Credentials) -> Image
         raise Fault(400, "Can not find requested image") from None
 
 
-def sanitized_hostname(name: str, instance_id: InstanceId) -> str:
-    """A display name as a host name: ASCII letters, digits and hyphens, at most 63 (RFC 1123), as Nova does."""
+def sanitized_hostname(name: str) -> str:
+    """A display name as a host name: ASCII letters, digits and hyphens, at most 63 (RFC 1123), as Nova does; empty, where
+    it has none of them."""
     text = name.encode("ascii", "ignore").decode().lower()
-    text = re.sub(r"[^a-z0-9-]+", "", re.sub(r"[ _.]", "-", text)).strip("-")[:63].strip("-")
-    return text or f"Server-{instance_id}"
+    return re.sub(r"[^a-z0-9-]+", "", re.sub(r"[ _.]", "-", text)).strip("-")[:63].strip("-")
 
 
 def _counts(server: Mapping[str, Any]) -> tuple[int, int]:

@@ -54,7 +54,7 @@ class CreateInstances:
     all_flavors: bool = False  # may use any private flavor
     reservation_id: str
     name: str
-    hostname: str
+    hostname: str  # empty: made of the id
     description: str | None = None
     flavor_id: str
     image: ImageSpec | None
@@ -158,6 +158,12 @@ def _requested(
     index: int,
     flavor: FlavorSpec,
     keypair: KeypairUsed | None,
+def _hostname(asked: str, instance_id: InstanceId, suffix: str) -> str:
+    if not asked:
+        return f"Server-{instance_id}"
+    return asked[: LABEL_LENGTH - len(suffix)] + suffix if suffix else asked
+
+
 ) -> InstanceCreateRequested:
     suffix = f"-{index + 1}" if len(command.instance_ids) > 1 else ""
     return InstanceCreateRequested(
@@ -168,7 +174,7 @@ def _requested(
         reservation_id=command.reservation_id,
         launch_index=index,
         name=command.name[: NAME_LENGTH - len(suffix)] + suffix,
-        hostname=command.hostname[: LABEL_LENGTH - len(suffix)] + suffix if suffix else command.hostname,
+        hostname=_hostname(command.hostname, instance_id, suffix),
         description=command.description,
         flavor=flavor,
         image=command.image,

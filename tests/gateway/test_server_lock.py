@@ -212,3 +212,15 @@ def test_force_delete_deletes(api: Servers) -> None:
 
     assert api("GET", f"/servers/{server}").status_code == 404
     assert len(api.ledger.hosts["alpha"].guests()) == 1
+
+
+def test_nothing_is_put_into_a_guest_to_tell_it_its_network(api: Servers) -> None:
+    server = api.made()
+    before = api.recorded()
+
+    answer = api.act(server, "injectNetworkInfo", token="admin")
+
+    assert (answer.status_code, answer.content, api.recorded()) == (202, b"", before)
+    assert api.refused(lambda: api.act(server, "injectNetworkInfo", token="member"))[0] == 403
+    missing = "7f0e8c1e-0000-4000-8000-000000000000"
+    assert api.refused(lambda: api.act(missing, "injectNetworkInfo", token="admin"))[0] == 404

@@ -204,6 +204,14 @@ def test_secrets_are_only_named() -> None:
     assert event.injected_files == f"{INSTANCE}/injected_files"
 
 
+def test_a_name_that_makes_no_host_name_leaves_the_id() -> None:
+    several = replace(create, instance_ids=IDS[:2], hostname="")
+
+    requests = made(given(flavor_created).when(several).events)
+
+    assert [request.hostname for request in requests] == [f"Server-{IDS[0]}", f"Server-{IDS[1]}"]
+
+
 def test_the_numbers_of_a_multi_create_make_no_name_too_long() -> None:
     longest = replace(create, instance_ids=IDS[:10], name="n" * 255, hostname="h" * 63)
 
