@@ -152,18 +152,18 @@ def _keypair(command: CreateInstances, states: States) -> KeypairUsed | None:
     return KeypairUsed(name=keypair.name, type=keypair.type, public_key=keypair.public_key)
 
 
-def _requested(
-    command: CreateInstances,
-    instance_id: InstanceId,
-    index: int,
-    flavor: FlavorSpec,
-    keypair: KeypairUsed | None,
 def _hostname(asked: str, instance_id: InstanceId, suffix: str) -> str:
     if not asked:
         return f"Server-{instance_id}"
     return asked[: LABEL_LENGTH - len(suffix)] + suffix if suffix else asked
 
 
+def _requested(
+    command: CreateInstances,
+    instance_id: InstanceId,
+    index: int,
+    flavor: FlavorSpec,
+    keypair: KeypairUsed | None,
 ) -> InstanceCreateRequested:
     suffix = f"-{index + 1}" if len(command.instance_ids) > 1 else ""
     return InstanceCreateRequested(
