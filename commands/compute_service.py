@@ -5,20 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from commands.host_aggregate import without_host
 from commands.host_key import holder_of
 from commands.reports import HostReport
 from commands.states import Decision, States
 from domain.compute_service import (
     ComputeService,
     ServiceCameUp,
+    ServiceDeleted,
     ServiceDisabled,
     ServiceEnabled,
+    ServiceForcedDown,
+    ServiceForcedDownLifted,
     ServiceRegistered,
     ServiceWentDown,
 )
-from domain.errors import HostRenamed, ReportNotYours, ReportSuperseded, ServiceNotFound
+from domain.errors import HostRenamed, ReportNotYours, ReportSuperseded, ServiceInUse, ServiceNotFound
 from domain.identifiers import ServiceId, StreamId, provider_stream, service_stream
-from domain.resource_provider import ProviderCreated, ProviderInventorySet, ProviderTraitsSet
+from domain.resource_provider import ProviderCreated, ProviderDeleted, ProviderInventorySet, ProviderTraitsSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +54,17 @@ class DisableService:
     reason: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForceServiceDown:
+    service_id: ServiceId
+    forced_down: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteService:
+    service_id: ServiceId
+
+
 def decide_register(command: RegisterHost, states: States) -> Decision:
     """A host opened a session: what it says of itself, as far as that is new, and that it is up.
 
@@ -71,6 +86,7 @@ def decide_register(command: RegisterHost, states: States) -> Decision:
         host_ip=report.host_ip,
         cpu_info=report.facts.cpu_info,
         availability_zone=report.availability_zone,
+        booted_at_s=report.facts.booted_at_s,
     )
     events: list[tuple[StreamId, Any]] = []
     _require_its_own(report, service, states)
@@ -86,7 +102,7 @@ def decide_register(command: RegisterHost, states: States) -> Decision:
                 f"host {report.host} has opened session {service.epoch} already, and this one says {report.epoch}: another "
                 "agent speaks for it, or its journal is an older copy; enroll the host again to take it over"
             )
-    if service is None or service.registration != registered:
+    if service is None or service.deleted or service.registration != registered:
         events.append((stream, registered))
     events.extend(_provider(report, states))
     events.append((stream, ServiceCameUp(service_id=report.service_id, epoch=report.epoch, session=report.session)))
@@ -112,6 +128,8 @@ def _provider(report: HostReport, states: States) -> Decision:
     """The node's provider, and what of its inventory and traits is new."""
     stream = provider_stream(report.node_id)
     tree = states.provider(report.node_id)
+    if tree is not None and tree.deleted:
+        tree = None
     events: list[tuple[StreamId, Any]] = []
     if tree is None:
         created = ProviderCreated(
@@ -172,6 +190,37 @@ def decide_disable(command: DisableService, states: States) -> Decision:
         return []
     event = ServiceDisabled(service_id=command.service_id, reason=command.reason)
     return [(service_stream(command.service_id), event)]
+
+
+def decide_force_down(command: ForceServiceDown, states: States) -> Decision:
+    """Nova API 2.53, PUT /os-services/{id} with forced_down: the operator says that the host is fenced, or no longer is.
+
+    Raises:
+        ServiceNotFound: HTTP answers 404.
+    """
+    if _service(command.service_id, states).forced_down == command.forced_down:
+        return []
+    event = ServiceForcedDown if command.forced_down else ServiceForcedDownLifted
+    return [(service_stream(command.service_id), event(service_id=command.service_id))]
+
+
+def decide_delete_service(command: DeleteService, states: States) -> Decision:
+    """Nova API 2.1, DELETE /os-services/{id}: the host, and what it offered, are gone; it is in no aggregate any more.
+
+    Raises:
+        ServiceNotFound: HTTP answers 404.
+        ServiceInUse: something is claimed of it; HTTP answers 409.
+    """
+    service = _service(command.service_id, states)
+    node_id = service.registration.node_id
+    tree = states.provider(node_id)
+    if tree is not None and tree.claims:
+        raise ServiceInUse
+    return [
+        *without_host(service.registration.host, states.host_aggregates()),
+        (service_stream(command.service_id), ServiceDeleted(service_id=command.service_id)),
+        (provider_stream(node_id), ProviderDeleted(node_id=node_id)),
+    ]
 
 
 def _service(service_id: ServiceId, states: States) -> ComputeService:

@@ -7,13 +7,17 @@ from functools import partial
 
 from commands.appender import Decide
 from commands.compute_service import (
+    DeleteService,
     DisableService,
     EnableService,
+    ForceServiceDown,
     MarkServiceDown,
     MarkServiceUp,
     RegisterHost,
+    decide_delete_service,
     decide_disable,
     decide_enable,
+    decide_force_down,
     decide_register,
     decide_service_down,
     decide_service_up,
@@ -33,6 +37,18 @@ from commands.flavor import (
     decide_grant_access,
     decide_revoke_access,
     decide_set_extra_specs,
+)
+from commands.host_aggregate import (
+    AddAggregateHost,
+    CreateAggregate,
+    DeleteAggregate,
+    RemoveAggregateHost,
+    UpdateAggregate,
+    decide_add_host,
+    decide_create_aggregate,
+    decide_delete_aggregate,
+    decide_remove_host,
+    decide_update_aggregate,
 )
 from commands.host_key import EnrollHost, RevokeHost, decide_enroll_host, decide_revoke_host
 from commands.instance.attributes import UpdateInstance, decide_update
@@ -85,6 +101,7 @@ from commands.quota import (
     decide_set_class_limits,
     decide_set_limits,
 )
+from commands.server_group import CreateServerGroup, DeleteServerGroup, decide_create_group, decide_delete_group
 from domain.quota import DEFAULT_LIMITS
 
 
@@ -96,6 +113,7 @@ def decisions(quota_defaults: Mapping[str, int] = DEFAULT_LIMITS) -> dict[type, 
         CreateKeypair: partial(decide_create_keypair, defaults=quota_defaults),
         SetMetadata: partial(decide_set_metadata, defaults=quota_defaults),
         SetQuotaLimits: partial(decide_set_limits, defaults=quota_defaults),
+        CreateServerGroup: partial(decide_create_group, defaults=quota_defaults),
     }
 
 
@@ -129,6 +147,13 @@ DECISIONS: dict[type, Decide] = {
     MarkServiceUp: decide_service_up,
     EnableService: decide_enable,
     DisableService: decide_disable,
+    ForceServiceDown: decide_force_down,
+    DeleteService: decide_delete_service,
+    CreateAggregate: decide_create_aggregate,
+    UpdateAggregate: decide_update_aggregate,
+    DeleteAggregate: decide_delete_aggregate,
+    AddAggregateHost: decide_add_host,
+    RemoveAggregateHost: decide_remove_host,
     EnrollHost: decide_enroll_host,
     RevokeHost: decide_revoke_host,
     SetQuotaLimits: decide_set_limits,
@@ -141,6 +166,8 @@ DECISIONS: dict[type, Decide] = {
     DeleteExtraSpec: decide_delete_extra_spec,
     GrantFlavorAccess: decide_grant_access,
     RevokeFlavorAccess: decide_revoke_access,
+    CreateServerGroup: decide_create_group,
+    DeleteServerGroup: decide_delete_group,
     CreateKeypair: decide_create_keypair,
     DeleteKeypair: decide_delete_keypair,
 }

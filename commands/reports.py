@@ -22,6 +22,7 @@ class NodeFacts:
     cpu_info: str  # JSON
     inventories: Mapping[str, Inventory]
     traits: tuple[str, ...] = ()
+    booted_at_s: int | None = None  # of its machine, since 1970
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

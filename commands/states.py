@@ -17,12 +17,15 @@ from typing import Any
 from domain.compute_service import ComputeService, evolve_service
 from domain.errors import InstanceNotFound
 from domain.flavor import FlavorCatalog, evolve_flavors
+from domain.host_aggregate import HostAggregates, evolve_host_aggregates
 from domain.host_key import HostKey, evolve_host_key
 from domain.identifiers import (
     FLAVOR_CATALOG,
+    HOST_AGGREGATES,
     InstanceId,
     NodeId,
     ProjectId,
+    ServerGroupId,
     ServiceId,
     StreamId,
     UserId,
@@ -33,6 +36,7 @@ from domain.identifiers import (
     provider_stream,
     quota_class_stream,
     quota_stream,
+    server_group_stream,
     service_stream,
 )
 from domain.instance.state import Instance, evolve
@@ -40,6 +44,7 @@ from domain.keypair import Keypairs, evolve_keypairs
 from domain.quota import Quota, QuotaClass, evolve_quota, evolve_quota_class
 from domain.resource_provider import ProviderTree, evolve_provider
 from domain.serialization import shape_of
+from domain.server_group import ServerGroup, evolve_server_group
 
 
 @dataclass(frozen=True)
@@ -61,10 +66,12 @@ STREAM_KINDS: dict[str, StreamKind] = {
     "provider": StreamKind(ProviderTree, evolve_provider),
     "service": StreamKind(ComputeService, evolve_service),
     "host_key": StreamKind(HostKey, evolve_host_key),
+    "host_aggregate": StreamKind(HostAggregates, evolve_host_aggregates),
     "quota": StreamKind(Quota, evolve_quota),
     "quota_class": StreamKind(QuotaClass, evolve_quota_class),
     "flavor": StreamKind(FlavorCatalog, evolve_flavors),
     "keypair": StreamKind(Keypairs, evolve_keypairs),
+    "server_group": StreamKind(ServerGroup, evolve_server_group),
 }
 
 
@@ -115,6 +122,9 @@ class States:
         state: HostKey | None = self._load(host_key_stream(service_id))
         return state
 
+    def host_aggregates(self) -> HostAggregates:
+        return self._load(HOST_AGGREGATES) or HostAggregates()
+
     def quota(self, project_id: ProjectId) -> Quota:
         return self._load(quota_stream(project_id)) or Quota(project_id=project_id)
 
@@ -126,3 +136,7 @@ class States:
 
     def keypairs(self, user_id: UserId) -> Keypairs:
         return self._load(keypair_stream(user_id)) or Keypairs(user_id=user_id)
+
+    def server_group(self, server_group_id: ServerGroupId) -> ServerGroup | None:
+        state: ServerGroup | None = self._load(server_group_stream(server_group_id))
+        return state

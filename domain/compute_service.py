@@ -22,6 +22,7 @@ class ServiceRegistered:
     host_ip: str
     cpu_info: str  # JSON, as the driver reports it
     availability_zone: str
+    booted_at_s: int | None = None  # when its machine was started, since 1970
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,8 @@ class ServiceForcedDownLifted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceDeleted:
+    """An operator has taken the host out. An agent that opens a session all the same registers it anew."""
+
     service_id: ServiceId
 
 
@@ -114,7 +117,9 @@ class ComputeService:
 
 def evolve_service(service: ComputeService | None, event: ServiceEvent) -> ComputeService:
     if isinstance(event, ServiceRegistered):
-        return replace(service, registration=event) if service else ComputeService(registration=event)
+        if service is None or service.deleted:
+            return ComputeService(registration=event, epoch=0 if service is None else service.epoch)
+        return replace(service, registration=event)
     assert service is not None, "a service's first event is its registration"
     match event:
         case ServiceCameUp():

@@ -17,6 +17,7 @@ VaultRef = NewType("VaultRef", str)  # names a sealed payload; tells nothing abo
 StreamId = NewType("StreamId", str)  # "instance:<uuid>"
 
 FLAVOR_CATALOG = StreamId("flavor:catalog")  # one stream, so that names are unique without a lock
+HOST_AGGREGATES = StreamId("host_aggregate:catalog")
 
 
 def instance_stream(instance_id: InstanceId) -> StreamId:
@@ -45,6 +46,10 @@ def quota_class_stream(class_name: str) -> StreamId:
 
 def keypair_stream(user_id: UserId) -> StreamId:
     return StreamId(f"keypair:{user_id}")
+
+
+def server_group_stream(server_group_id: ServerGroupId) -> StreamId:
+    return StreamId(f"server_group:{server_group_id}")
 
 
 def category_of(stream: StreamId) -> str:

@@ -112,7 +112,7 @@ class ProviderTree:
 def evolve_provider(tree: ProviderTree | None, event: ProviderEvent) -> ProviderTree:
     if isinstance(event, ProviderCreated):
         provider = Provider(provider_id=event.provider_id, parent_id=event.parent_id, name=event.name)
-        if tree is None:
+        if tree is None or tree.deleted:
             return ProviderTree(node_id=event.node_id, providers={event.provider_id: provider})
         return replace(tree, providers={**tree.providers, event.provider_id: provider})
     assert tree is not None, "a provider tree's first event creates its root"

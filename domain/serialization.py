@@ -17,12 +17,14 @@ from uuid import UUID
 
 from domain.compute_service import SERVICE_EVENTS
 from domain.flavor import FLAVOR_EVENTS
+from domain.host_aggregate import HOST_AGGREGATE_EVENTS
 from domain.host_key import HOST_KEY_EVENTS
 from domain.instance.events import INSTANCE_EVENTS
 from domain.keypair import KEYPAIR_EVENTS
 from domain.marks import ERASED, Personal
 from domain.quota import QUOTA_CLASS_EVENTS, QUOTA_EVENTS
 from domain.resource_provider import PROVIDER_EVENTS
+from domain.server_group import SERVER_GROUP_EVENTS
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -34,10 +36,12 @@ EVENTS: Mapping[str, type] = {
     **PROVIDER_EVENTS,
     **SERVICE_EVENTS,
     **HOST_KEY_EVENTS,
+    **HOST_AGGREGATE_EVENTS,
     **QUOTA_EVENTS,
     **QUOTA_CLASS_EVENTS,
     **FLAVOR_EVENTS,
     **KEYPAIR_EVENTS,
+    **SERVER_GROUP_EVENTS,
 }
 WIRE_NAMES: Mapping[type, str] = {cls: name for name, cls in EVENTS.items()}
 

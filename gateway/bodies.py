@@ -16,7 +16,19 @@ from gateway.faults import Fault
 from gateway.microversions import Since, Version
 from gateway.operations import Operation, OperationKey
 from gateway.request import Query
-from gateway.schemas import flavors, keypairs, queries, quotas, server_action, server_parts, servers, services
+from gateway.schemas import (
+    external_events,
+    flavors,
+    host_aggregates,
+    keypairs,
+    queries,
+    quotas,
+    server_action,
+    server_groups,
+    server_parts,
+    servers,
+    services,
+)
 from gateway.schemas.formats import FORMATS, REASONS
 from gateway.schemas.values import Forms, Schema
 
@@ -28,6 +40,9 @@ BODIES: Forms = (
     | keypairs.BODIES
     | quotas.BODIES
     | services.BODIES
+    | host_aggregates.BODIES
+    | server_groups.BODIES
+    | external_events.BODIES
 )
 
 MAX_DEPTH = 32  # of JSON; no body of the API comes near

@@ -9,15 +9,19 @@ from commands.neighbours.standalone.identity import StandaloneIdentity
 from commands.neighbours.standalone.images import StandaloneImages
 from commands.neighbours.standalone.networks import StandaloneNetworks
 from gateway.app import Shell, compute_app
+from gateway.availability_zones import AvailabilityZones
 from gateway.backend import Backend
 from gateway.extensions import Extensions
+from gateway.external_events import ExternalEvents
 from gateway.flavor_extras import FlavorExtras
 from gateway.flavors import Flavors
+from gateway.host_aggregates import HostAggregates
 from gateway.hypervisors import Hypervisors
 from gateway.instance_actions import InstanceActions
 from gateway.keypairs import Keypairs
 from gateway.limits import Limits
 from gateway.options import Options
+from gateway.os_hosts import OsHosts
 from gateway.policy import Policy
 from gateway.quota_sets import QuotaSets
 from gateway.request import Handler, HandlerKey
@@ -25,6 +29,7 @@ from gateway.server_action import ServerActions
 from gateway.server_consoles import ServerConsoles
 from gateway.server_create import CreateSettings, ServerCreate
 from gateway.server_diagnostics import ServerDiagnostics
+from gateway.server_groups import ServerGroups
 from gateway.server_ips import ServerIps
 from gateway.server_metadata import ServerMetadata
 from gateway.server_password import ServerPassword
@@ -36,6 +41,8 @@ from gateway.standalone.glance import glance
 from gateway.standalone.keystone import keystone
 from gateway.standalone.links import Links
 from gateway.standalone.neutron import neutron
+from gateway.tenant_usage import TenantUsage
+from gateway.usage_audit import UsageAudit
 
 
 class Served(Protocol):
@@ -79,6 +86,13 @@ def handlers(served: Served) -> Mapping[HandlerKey, Handler]:
         QuotaSets(backend, served.identity, options.quota_defaults),
         Limits(backend, options.quota_defaults),
         Services(backend),
+        OsHosts(backend),
+        AvailabilityZones(backend),
+        HostAggregates(backend),
+        ServerGroups(backend, max_limit),
+        TenantUsage(backend, max_limit),
+        UsageAudit(backend),
+        ExternalEvents(backend),
         Hypervisors(backend, max_limit),
         InstanceActions(backend, max_limit),
     )

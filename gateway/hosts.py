@@ -21,6 +21,7 @@ from domain.resources import DISK_GB, MEMORY_MB, VCPU
 from gateway.directory_lock import lock
 from gateway.options import Options
 from hostagent.agent import Agent, HostSettings
+from hostagent.boot_time import boot_time_s
 from hostagent.drivers.protocol import Driver
 from hostagent.images import ImageCache
 from hostagent.journal import Journal
@@ -123,7 +124,7 @@ def _facts(options: Options, host: str, facts: NodeFacts) -> NodeFacts:
         name: replace(inventory, allocation_ratio=ours[name][0], reserved=min(ours[name][1], inventory.total))
         for name, inventory in facts.inventories.items()
     }
-    return replace(facts, hypervisor_hostname=host, inventories=inventories)
+    return replace(facts, hypervisor_hostname=host, inventories=inventories, booted_at_s=boot_time_s())
 
 
 def make_driver(options: Options, directory: Path, hostname: str) -> Driver:

@@ -250,12 +250,7 @@ def _device(item: Mapping[str, Any], reference: str | None) -> BlockDevice:
 
 
 def _hints(body: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Raises:
-    Fault: 400, a group: there is none that could be meant.
-    """
     hints: Mapping[str, Any] = body.get("os:scheduler_hints") or body.get("OS-SCH-HNT:scheduler_hints") or {}
-    if hints.get("group"):
-        raise Fault(400, f"Instance group {hints['group']} could not be found.")
     return {
         key: tuple(
             v if isinstance(v, str) else orjson.dumps(v).decode() for v in (value if _is_list(value) else [value])

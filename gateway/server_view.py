@@ -31,6 +31,8 @@ _STATUS_OF_HOST = """CASE WHEN host IS NULL THEN '' ELSE COALESCE((SELECT CASE
 HOST_STATUS = f"""',"host_status":"' || {_STATUS_OF_HOST} || '"'"""
 HOST_STATUS_IF_UNKNOWN = f"""CASE {_STATUS_OF_HOST} WHEN 'UNKNOWN' THEN ',"host_status":"UNKNOWN"' ELSE '' END"""
 PLAIN_ADDRESSES = """',"addresses":' || CASE vm_state WHEN 'building' THEN '{}' ELSE networks END"""
+SERVER_GROUPS = """',"server_groups":[' || COALESCE((SELECT '"' || m.group_id || '"' FROM server_group_members m
+    WHERE m.instance_id = servers.id), '') || ']'"""
 USER_DATA = """',"OS-EXT-SRV-ATTR:user_data":' || CASE WHEN user_data IS NULL THEN 'null'
     ELSE '"' || char(3) || user_data || char(3) || '"' END"""
 _USER_DATA_REF = re.compile(rb"\x03([^\x03]*)\x03")
@@ -77,7 +79,7 @@ PARTS: tuple[Part, ...] = (
     Part("description", since=(2, 19)),
     Part("tag_list", since=(2, 26)),
     Part("certificates", since=(2, 63)),
-    Part("groups", since=(2, 71), detail=False),
+    Part(SERVER_GROUPS, since=(2, 71), detail=False),
     Part("locked_reason", since=(2, 73)),
     Part("pinned_zone", since=(2, 96)),
     Part("hints", since=(2, 100)),

@@ -9,7 +9,9 @@ from projections.hypervisors import Hypervisors
 from projections.instance_actions import InstanceActions
 from projections.keypairs import KeypairsView
 from projections.quotas import Quotas
+from projections.server_groups import ServerGroups
 from projections.servers import Servers
+from projections.usage import Usage
 from projections.views import Projection
 
 VIEWS: dict[str, Callable[[], Projection]] = {
@@ -19,6 +21,8 @@ VIEWS: dict[str, Callable[[], Projection]] = {
     KeypairsView.name: KeypairsView,
     Quotas.name: Quotas,
     Hypervisors.name: Hypervisors,
+    ServerGroups.name: ServerGroups,
+    Usage.name: Usage,
 }
 
 

@@ -1,4 +1,6 @@
-"""Compute services and their hypervisors: who is up, and what is claimed of each."""
+"""Compute services and their hypervisors: who is up, in which zone, and what is claimed of each. Host aggregates are part of
+this view, since a service's zone follows them.
+"""
 
 from __future__ import annotations
 
@@ -19,27 +21,29 @@ from domain.identifiers import category_of
 from domain.recorded import RecordedEvent
 from domain.resource_provider import ProviderClaimed, ProviderInventorySet, ProviderReleased
 from domain.resources import DISK_GB, MEMORY_MB, VCPU
+from projections import host_aggregates
 from projections.render import precise
 
 
 class Hypervisors:
     name = "hypervisors"
-    form = 1
-    tables: Sequence[str] = ("services", "hypervisors", "claims")
+    form = 2
+    tables: Sequence[str] = ("services", "hypervisors", "claims", *host_aggregates.TABLES)
 
     def create(self, tables: dict[str, str]) -> list[str]:
         return [
             f"CREATE TABLE {tables['services']} (service_id TEXT PRIMARY KEY, number INTEGER NOT NULL, "
-            "host TEXT NOT NULL, zone TEXT NOT NULL, up INTEGER NOT NULL, enabled INTEGER NOT NULL, "
+            "host TEXT NOT NULL, zone TEXT NOT NULL, own_zone TEXT NOT NULL, up INTEGER NOT NULL, enabled INTEGER NOT NULL, "
             "disabled_reason TEXT, forced_down INTEGER NOT NULL, updated_at TEXT NOT NULL) WITHOUT ROWID",
             f"CREATE TABLE {tables['hypervisors']} (node_id TEXT PRIMARY KEY, number INTEGER NOT NULL, "
             "service_id TEXT NOT NULL, name TEXT NOT NULL, type TEXT NOT NULL, version INTEGER NOT NULL, "
             "host_ip TEXT NOT NULL, cpu_info TEXT NOT NULL, vcpus INTEGER NOT NULL, memory_mib INTEGER NOT NULL, "
             "disk_gib INTEGER NOT NULL, vcpus_used INTEGER NOT NULL, memory_mib_used INTEGER NOT NULL, "
-            "disk_gib_used INTEGER NOT NULL, reserved_memory_mib INTEGER NOT NULL, running INTEGER NOT NULL) "
-            "WITHOUT ROWID",
+            "disk_gib_used INTEGER NOT NULL, reserved_memory_mib INTEGER NOT NULL, running INTEGER NOT NULL, "
+            "booted_at_s INTEGER) WITHOUT ROWID",
             f"CREATE TABLE {tables['claims']} (node_id TEXT, consumer_id TEXT, vcpus INTEGER NOT NULL, "
             "memory_mib INTEGER NOT NULL, disk_gib INTEGER NOT NULL, PRIMARY KEY (node_id, consumer_id)) WITHOUT ROWID",
+            *host_aggregates.create(tables),
         ]
 
     def forget(self) -> None:
@@ -52,6 +56,8 @@ class Hypervisors:
                     _service(db, tables, record)
                 case "provider":
                     _provider(db, tables["hypervisors"], tables["claims"], record)
+                case "host_aggregate":
+                    host_aggregates.apply(db, tables, record)
 
 
 def _service(db: sqlite3.Connection, tables: dict[str, str], record: RecordedEvent) -> None:
@@ -84,14 +90,16 @@ def _registered(db: sqlite3.Connection, tables: dict[str, str], event: ServiceRe
     services, hypervisors = tables["services"], tables["hypervisors"]
     service_id, node_id = str(event.service_id), str(event.node_id)
     db.execute(
-        f"INSERT INTO {services} VALUES (?, (SELECT COALESCE(MAX(number), 0) + 1 FROM {services}), ?, ?, 0, 1, NULL, "
-        "0, '') ON CONFLICT (service_id) DO UPDATE SET zone = excluded.zone",
-        (service_id, event.host, event.availability_zone),
+        f"INSERT INTO {services} VALUES (?, (SELECT COALESCE(MAX(number), 0) + 1 FROM {services}), ?, ?, ?, 0, 1, NULL, "
+        "0, '') ON CONFLICT (service_id) DO UPDATE SET own_zone = excluded.own_zone",
+        (service_id, event.host, event.availability_zone, event.availability_zone),
     )
+    host_aggregates.set_zones(db, tables, service_id)
     db.execute(
         f"INSERT INTO {hypervisors} VALUES (?, (SELECT COALESCE(MAX(number), 0) + 1 FROM {hypervisors}), ?, ?, ?, ?, "
-        "?, ?, 0, 0, 0, 0, 0, 0, 0, 0) ON CONFLICT (node_id) DO UPDATE SET name = excluded.name, "
-        "type = excluded.type, version = excluded.version, host_ip = excluded.host_ip, cpu_info = excluded.cpu_info",
+        "?, ?, 0, 0, 0, 0, 0, 0, 0, 0, ?) ON CONFLICT (node_id) DO UPDATE SET name = excluded.name, "
+        "type = excluded.type, version = excluded.version, host_ip = excluded.host_ip, cpu_info = excluded.cpu_info, "
+        "booted_at_s = excluded.booted_at_s",
         (
             node_id,
             service_id,
@@ -100,6 +108,7 @@ def _registered(db: sqlite3.Connection, tables: dict[str, str], event: ServiceRe
             event.hypervisor_version,
             event.host_ip,
             event.cpu_info,
+            event.booted_at_s,
         ),
     )
 

@@ -34,7 +34,7 @@ COLUMNS = """
     fault TEXT NOT NULL, fault_admin TEXT NOT NULL, locked TEXT NOT NULL, locked_reason TEXT NOT NULL,
     flavor_link TEXT NOT NULL, flavor_whole TEXT NOT NULL, flavor_specs TEXT NOT NULL, image TEXT NOT NULL,
     image_whole TEXT NOT NULL, admin_more TEXT NOT NULL, description TEXT NOT NULL, tag_list TEXT NOT NULL,
-    certificates TEXT NOT NULL, groups TEXT NOT NULL, hostname_part TEXT NOT NULL, pinned_zone TEXT NOT NULL,
+    certificates TEXT NOT NULL, hostname_part TEXT NOT NULL, pinned_zone TEXT NOT NULL,
     hints TEXT NOT NULL, state TEXT NOT NULL
 """
 COUNT = len([column for column in COLUMNS.replace("\n", " ").split(",") if column.strip()])
@@ -262,7 +262,6 @@ def _parts(request: InstanceCreateRequested) -> tuple[str, ...]:
         members(description=request.description),
         members(tags=request.tags),
         members(trusted_image_certificates=request.trusted_certificates),
-        members(server_groups=[request.server_group_id] if request.server_group_id else []),
         member("OS-EXT-SRV-ATTR:hostname", request.hostname),
         members(pinned_availability_zone=request.pinned_availability_zone),
         members(scheduler_hints={k: v[0] if len(v) == 1 else v for k, v in request.scheduler_hints.items()}),

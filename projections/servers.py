@@ -17,7 +17,7 @@ REMEMBERED = 512
 
 class Servers:
     name = "servers"
-    form = 2
+    form = 3
     tables: Sequence[str] = ("servers",)
 
     def __init__(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from commands.quota import consumed, headroom, in_force, require_quota
+from commands.server_group import joined
 from commands.states import Decision, States
 from domain.errors import BadFlavor, BadKeypair, FlavorUnusable, InstanceExists
 from domain.flavor import FlavorSpec
@@ -92,7 +93,8 @@ def decide_create(command: CreateInstances, states: States, defaults: Mapping[st
 
     Raises:
         BadFlavor, FlavorUnusable, BadKeypair: HTTP answers 400.
-        QuotaExceeded: not even `min_count` fit; HTTP answers 403.
+        BadServerGroup: HTTP answers 400.
+        QuotaExceeded: not even `min_count` fit; HTTP answers 403. TooManyServersInGroup: likewise.
         InstanceExists: an id is taken.
     """
     flavor = states.flavors().visible_to(command.flavor_id, command.project_id, all_projects=command.all_flavors)
@@ -108,6 +110,10 @@ def decide_create(command: CreateInstances, states: States, defaults: Mapping[st
     if count < max(1, command.min_count):
         require_quota(quota, command.user_id, flavor, max(1, command.min_count), limits)
     events: list[tuple[Any, Any]] = []
+    hint = next(iter(command.scheduler_hints.get("group", ())), None)
+    if hint is not None:
+        ids = command.instance_ids[:count]
+        events += joined(hint, ids, command.user_id, command.project_id, states, defaults)
     for index, instance_id in enumerate(command.instance_ids[:count]):
         if states.instance(instance_id) is not None:
             raise InstanceExists(f"Instance {instance_id} already exists.")
@@ -190,6 +196,7 @@ def _requested(
         requested_host=command.requested_host,
         requested_node=command.requested_node,
         scheduler_hints=command.scheduler_hints,
+        server_group_id=next(iter(command.scheduler_hints.get("group", ())), None),
         config_drive=command.config_drive,
         disk_config=command.disk_config,
         access_ipv4=command.access_ipv4,

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from commands.quota import released
+from commands.server_group import left
 from commands.states import Decision, States
 from domain.identifiers import InstanceId, ProjectId, instance_stream, quota_stream
 from domain.instance.events import InstanceDeleted, InstanceDeleteRequested
@@ -50,4 +51,5 @@ def gone(instance: Instance, *, purge_pending: bool) -> Decision:
             quota_stream(instance.project_id),
             released(instance.project_id, instance.request.user_id, instance.id, instance.request.flavor),
         ),
+        *left(instance),
     ]

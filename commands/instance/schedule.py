@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from commands.server_group import group_of, hosts_of, rule_for
 from commands.states import Decision, States
 from domain.errors import ClaimDoesNotFit, InstanceNotFound, ReportSuperseded
 from domain.identifiers import HostName, InstanceId, NodeId, ServiceId, instance_stream, provider_stream
@@ -40,20 +41,27 @@ class FailScheduling:
 
 
 def decide_schedule(command: ScheduleInstance, states: States) -> Decision:
-    """Claim on the first choice that still has the room, and place the instance there.
+    """Claim on the first choice that still has the room, is in the zone it was in, and is one that the instance's server
+    group allows; and place the instance there.
 
     Raises:
-        ClaimDoesNotFit: none of them has; the scheduler looks again.
+        ClaimDoesNotFit: none of them is; the scheduler looks again.
         InstanceNotFound, ReportSuperseded: the instance is gone, or was placed by another.
     """
     instance = _waiting(command.instance_id, command.attempt, states)
-    amounts = amounts_of(instance)
+    amounts, aggregates = amounts_of(instance), states.host_aggregates()
+    group = group_of(instance, states.server_group)
+    rule = None if group is None else rule_for(instance, group, hosts_of(group, states.instance))
     for choice in command.choices:
         tree = states.provider(choice.node_id)
         service = states.service(choice.service_id)
         if tree is None or service is None or not service.reachable:
             continue
         if not service.enabled and not command.forced:
+            continue
+        if choice.availability_zone != (aggregates.zone_of(choice.host) or service.registration.availability_zone):
+            continue
+        if rule is not None and not (rule.keeps_apart(choice.host) and rule.keeps_together(choice.host)):
             continue
         if tree.admits({choice.node_id: amounts}):
             claimed = ProviderClaimed(

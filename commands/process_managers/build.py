@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID, uuid5
 
 from commands.appender import Appender
@@ -19,16 +20,17 @@ from commands.log.consumer import Handled
 from commands.log.port import Log
 from commands.neighbours.networks import Networks
 from commands.records import Records
-from commands.scheduling.columns import Columns
+from commands.scheduling.columns import CATEGORIES, Columns
 from commands.scheduling.decide import Placed, choose, no_valid_host
+from commands.scheduling.group_members import GroupMembers
 from commands.snapshots import Snapshots
 from commands.states import Folded
 from domain.errors import ClaimDoesNotFit, DomainError
-from domain.identifiers import StreamId, instance_stream, provider_stream, service_stream
+from domain.identifiers import HOST_AGGREGATES, StreamId, instance_stream, provider_stream, service_stream
 from domain.instance.events import AttachedInterface, InstanceCreateRequested, InstanceSpawnFailed
 from domain.instance.state import Instance, TaskState, evolve
 from domain.recorded import Cause, RecordedEvent
-from domain.scheduling.request_spec import RequestSpec
+from domain.scheduling.request_spec import GroupRule, RequestSpec
 
 log = logging.getLogger(__name__)
 
@@ -98,13 +100,16 @@ class BuildManager:
     def _load(self) -> Columns:
         self._persisted = self.position = self._store.position(self.name)
         columns = Columns()
-        for category in ("service", "provider"):
+        for category in CATEGORIES:
             columns.load(self._store.streams(category), self._folded)
         self._columns = columns
         return columns
 
     def _folded(self, stream: StreamId) -> Folded:
         return self._snapshots.load(self._store, stream, self._records)
+
+    def _state(self, stream: StreamId) -> Any:
+        return self._folded(stream).state
 
     def _waiting(self, records: Sequence[RecordedEvent]) -> list[_Waiting]:
         waiting = []
@@ -125,7 +130,8 @@ class BuildManager:
 
     def _place(self, columns: Columns, waiting: list[_Waiting], new: int) -> None:
         while True:
-            planned = [self._plan(columns, one) for one in waiting]
+            members = GroupMembers(self._state)
+            planned = [self._plan(columns, one, members) for one in waiting]
             for one, plan in zip(waiting, planned, strict=True):
                 if plan.placed.row >= 0:
                     columns.reserve(plan.placed.row, amounts_of(one.instance), -1)
@@ -138,6 +144,7 @@ class BuildManager:
                     columns.apply(outcome.events)
                 elif isinstance(outcome, ClaimDoesNotFit):
                     again.append(one)
+                    columns.load([HOST_AGGREGATES], self._folded)
                     columns.load([service_stream(c.service_id) for c in plan.placed.choices], self._folded)
                     columns.load([provider_stream(c.node_id) for c in plan.placed.choices], self._folded)
             if result.moved:
@@ -149,10 +156,10 @@ class BuildManager:
                 return
             waiting = again
 
-    def _plan(self, columns: Columns, one: _Waiting) -> _Plan:
+    def _plan(self, columns: Columns, one: _Waiting, members: GroupMembers) -> _Plan:
         """Choose, and count the choice for the rest of the batch."""
         instance, request = one.instance, one.instance.request
-        placed = choose(spec_of(instance), columns)
+        placed = choose(spec_of(instance, members.rule(instance)), columns)
         try:
             interfaces = self._networks.plan(
                 request.network_mode, request.networks, request.security_groups, instance.id, instance.project_id
@@ -163,10 +170,11 @@ class BuildManager:
             return _Plan(Placed((), -1, placed.reason))
         if placed.row >= 0:
             columns.reserve(placed.row, amounts_of(instance))
+            members.place(instance, placed.choices[0].host)
         return _Plan(placed, interfaces)
 
 
-def spec_of(instance: Instance) -> RequestSpec:
+def spec_of(instance: Instance, group: GroupRule | None = None) -> RequestSpec:
     request = instance.request
     return RequestSpec(
         amounts=amounts_of(instance),
@@ -176,6 +184,7 @@ def spec_of(instance: Instance) -> RequestSpec:
         requested_host=request.requested_host,
         requested_node=request.requested_node,
         excluded_hosts=frozenset(instance.former_hosts),
+        group=group,
     )
 
 

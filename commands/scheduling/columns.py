@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 
 from commands.states import Folded, kind_of
 from domain.compute_service import ComputeService
-from domain.identifiers import StreamId, category_of, provider_stream
+from domain.host_aggregate import HostAggregates
+from domain.identifiers import HostName, StreamId, category_of, provider_stream
 from domain.recorded import RecordedEvent
 from domain.resource_provider import ProviderTree
 from domain.resources import DISK_GB, MEMORY_MB, VCPU, Amounts
-from domain.scheduling.request_spec import HostState, RequestSpec
-from domain.scheduling.weighers import MULTIPLIERS
+from domain.scheduling.request_spec import GroupRule, HostState, RequestSpec
+from domain.scheduling.weighers import MULTIPLIERS, SOFT_GROUP_MULTIPLIER
 
+CATEGORIES = ("service", "provider", "host_aggregate")  # of the streams that are looked at
 CLASSES = (VCPU, MEMORY_MB, DISK_GB)
 Bools = NDArray[np.bool_]
 Numbers = NDArray[np.float64]
@@ -31,6 +33,7 @@ class Columns:
         self._streams: dict[StreamId, Folded] = {}
         self._rows: dict[StreamId, int] = {}  # provider stream → row
         self._services: list[ComputeService] = []
+        self._zones: Mapping[HostName, str] = {}  # of hosts that an aggregate puts in one
         self._reachable: Bools = np.zeros(0, dtype=bool)
         self._enabled: Bools = np.zeros(0, dtype=bool)
         self._capacity: Numbers = np.zeros((len(CLASSES), 0))
@@ -46,7 +49,7 @@ class Columns:
 
     def apply(self, records: Iterable[RecordedEvent]) -> None:
         for record in records:
-            if category_of(record.stream) not in ("service", "provider"):
+            if category_of(record.stream) not in CATEGORIES:
                 continue
             folded = self._streams.get(record.stream) or Folded(0, None)
             if record.version != folded.version + 1:
@@ -69,12 +72,16 @@ class Columns:
             node_id=service.registration.node_id,
             service_id=service.service_id,
             node_name=service.registration.hypervisor_hostname,
-            availability_zone=service.registration.availability_zone,
+            availability_zone=self.zone_of(service),
             reachable=service.reachable,
             enabled=service.enabled,
             inventories=dict(root.inventories),
             used={**root.used, **used},
         )
+
+    def zone_of(self, service: ComputeService) -> str:
+        registration = service.registration
+        return self._zones.get(registration.host, registration.availability_zone)
 
     def passing(self, spec: RequestSpec) -> Iterable[tuple[str, Bools]]:
         """Each filter's name with the rows that pass it: the rules of `domain/scheduling/filters.py`, over columns.
@@ -84,8 +91,10 @@ class Columns:
         forced = spec.forced_host is not None
         yield "ComputeFilter", self._reachable & (self._enabled | forced)
         yield "HostFilter", self._where(spec, _named)
-        yield "AvailabilityZoneFilter", self._where(spec, _in_zone)
+        yield "AvailabilityZoneFilter", self._where(spec, self._in_zone)
         yield "RetryFilter", self._where(spec, _not_tried)
+        yield "ServerGroupAntiAffinityFilter", self._where(spec, _apart)
+        yield "ServerGroupAffinityFilter", self._where(spec, _together)
         fits = np.ones(len(self), dtype=bool)
         for index, name in enumerate(CLASSES):
             amount = spec.amounts.get(name, 0)
@@ -93,14 +102,14 @@ class Columns:
                 fits &= self._used[index] + amount <= self._capacity[index]
         yield "CapacityFilter", fits
 
-    def weights(self, rows: NDArray[np.intp]) -> Numbers:
+    def weights(self, rows: NDArray[np.intp], group: GroupRule | None = None) -> Numbers:
         """As `domain/scheduling/weighers.py`, for the rows given."""
         weights = np.zeros(len(rows))
         for index, name in enumerate(CLASSES):
-            free = (self._capacity[index] - self._used[index])[rows]
-            spread = free.max() - free.min()
-            if spread > 0:
-                weights += MULTIPLIERS[name] * (free - free.min()) / spread
+            _add(weights, (self._capacity[index] - self._used[index])[rows], MULTIPLIERS[name])
+        if group is not None:
+            preferences = [group.preference(self._services[row].registration.host) for row in rows]
+            _add(weights, np.array(preferences, dtype=np.float64), SOFT_GROUP_MULTIPLIER)
         return weights
 
     def _where(self, spec: RequestSpec, rule: Callable[[RequestSpec, ComputeService], bool] | None) -> Bools:
@@ -108,12 +117,19 @@ class Columns:
             return np.ones(len(self), dtype=bool)
         return np.fromiter((rule(spec, s) for s in self._services), dtype=bool, count=len(self))
 
+    def _in_zone(self, spec: RequestSpec, service: ComputeService) -> bool:
+        if spec.availability_zone is None or spec.forced_host is not None:
+            return True
+        return service is not _ANY and self.zone_of(service) == spec.availability_zone
+
     def _take(self, stream: StreamId, folded: Folded) -> None:
         if folded.state is None:
             return
         self._streams[stream] = folded
         if isinstance(folded.state, ComputeService):
             self._take_service(folded.state)
+        elif isinstance(folded.state, HostAggregates):
+            self._zones = folded.state.zones()
         else:
             row = self._rows.get(stream)
             if row is not None:
@@ -161,13 +177,25 @@ def _named(spec: RequestSpec, service: ComputeService) -> bool:
     return all(name is None or name == has for name, has in zip(wanted, (host, host, node, node), strict=True))
 
 
-def _in_zone(spec: RequestSpec, service: ComputeService) -> bool:
-    if spec.availability_zone is None or spec.forced_host is not None:
-        return True
-    return service is not _ANY and service.registration.availability_zone == spec.availability_zone
-
-
 def _not_tried(spec: RequestSpec, service: ComputeService) -> bool:
     if not spec.excluded_hosts:
         return True
     return service is not _ANY and service.registration.host not in spec.excluded_hosts
+
+
+def _apart(spec: RequestSpec, service: ComputeService) -> bool:
+    if spec.group is None:
+        return True
+    return service is not _ANY and spec.group.keeps_apart(service.registration.host)
+
+
+def _together(spec: RequestSpec, service: ComputeService) -> bool:
+    if spec.group is None:
+        return True
+    return service is not _ANY and spec.group.keeps_together(service.registration.host)
+
+
+def _add(weights: Numbers, raw: Numbers, multiplier: float) -> None:
+    spread = raw.max() - raw.min()
+    if spread > 0:
+        weights += multiplier * (raw - raw.min()) / spread

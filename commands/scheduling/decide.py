@@ -31,7 +31,7 @@ def choose(spec: RequestSpec, columns: Columns) -> Placed:
         alive &= passing
         results.append(FilterResult(filter=name, hosts_left=int(alive.sum())))
     rows = np.flatnonzero(alive)
-    weights = columns.weights(rows) if len(rows) else np.zeros(0)
+    weights = columns.weights(rows, spec.group) if len(rows) else np.zeros(0)
     best_first = np.argsort(-weights, kind="stable")
     choices: list[tuple[int, Choice, float]] = []
     rejected = 0

@@ -37,6 +37,16 @@ def retry(spec: RequestSpec, host: HostState) -> bool:
     return host.host not in spec.excluded_hosts
 
 
+def anti_affinity(spec: RequestSpec, host: HostState) -> bool:
+    """Of a server group that keeps its members apart: not too many of them are there. Holds for a forced host too."""
+    return spec.group is None or spec.group.keeps_apart(host.host)
+
+
+def affinity(spec: RequestSpec, host: HostState) -> bool:
+    """Of a server group that keeps its members together: where they are."""
+    return spec.group is None or spec.group.keeps_together(host.host)
+
+
 def capacity(spec: RequestSpec, host: HostState) -> bool:
     """Room for every class asked for: (total − reserved) × ratio, unit sizes and steps (Placement)."""
     return all(
@@ -50,5 +60,7 @@ FILTERS: tuple[tuple[str, Rule], ...] = (
     ("HostFilter", named_host),
     ("AvailabilityZoneFilter", availability_zone),
     ("RetryFilter", retry),
+    ("ServerGroupAntiAffinityFilter", anti_affinity),
+    ("ServerGroupAffinityFilter", affinity),
     ("CapacityFilter", capacity),
 )

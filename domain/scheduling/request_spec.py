@@ -2,10 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from domain.identifiers import HostName, NodeId, ServiceId
 from domain.resources import Amounts, Inventory
+from domain.server_group import GroupPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRule:
+    """What a server group asks of a member's host; `others` counts its other members by host."""
+
+    policy: GroupPolicy
+    max_server_per_host: int = 1
+    others: Mapping[HostName, int]
+
+    def keeps_apart(self, host: HostName) -> bool:
+        """Anti-affinity: one more there is not too many."""
+        return self.policy is not GroupPolicy.ANTI_AFFINITY or self.others.get(host, 0) < self.max_server_per_host
+
+    def keeps_together(self, host: HostName) -> bool:
+        """Affinity: where the others are; anywhere, if they are nowhere yet."""
+        return self.policy is not GroupPolicy.AFFINITY or not self.others or host in self.others
+
+    def preference(self, host: HostName) -> int:
+        """Of a soft policy: more is better."""
+        match self.policy:
+            case GroupPolicy.SOFT_AFFINITY:
+                return self.others.get(host, 0)
+            case GroupPolicy.SOFT_ANTI_AFFINITY:
+                return -self.others.get(host, 0)
+            case _:
+                return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +46,7 @@ class RequestSpec:
     requested_host: str | None = None  # through the filters
     requested_node: str | None = None
     excluded_hosts: frozenset[str] = frozenset()  # tried before
+    group: GroupRule | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ STRICT = V(2, 75)
 
 PAGED: dict[str, Schema] = {"limit": once(NOT_NEGATIVE), "marker": once({"type": "string"})}
 USER: dict[str, Schema] = {"user_id": ANY_TEXT}
+PERIOD: dict[str, Schema] = {"start": ANY_TEXT, "end": ANY_TEXT}
 
 # Sorting by one of these changes nothing, as in Nova: they are columns of its tables that say nothing of order.
 IGNORED_SORT_KEYS = (
@@ -91,6 +92,11 @@ def _open_then_closed(fields: Mapping[str, Schema]) -> Since[Schema]:
     return Since({OLDEST: thing(fields, closed=False), STRICT: thing(fields)})
 
 
+def _usage(fields: Mapping[str, Schema]) -> Since[Schema]:
+    paged = {"limit": any_times(NOT_NEGATIVE), "marker": ANY_TEXT, **fields}
+    return Since({OLDEST: thing(fields, closed=False), V(2, 40): thing(paged, closed=False), STRICT: thing(paged)})
+
+
 _SERVERS = Since({version: _servers(version) for version in (OLDEST, V(2, 26), V(2, 66), V(2, 73), STRICT)})
 _FLAVORS = Since({version: _flavors(version) for version in (OLDEST, STRICT, V(2, 102))})
 _ONE_KEYPAIR = Since({OLDEST: thing({}, closed=False), V(2, 10): thing(USER, closed=False), STRICT: thing(USER)})
@@ -130,6 +136,12 @@ QUERIES: Forms = {
     ("GET", "/os-hypervisors/{hypervisor_id}"): Since(
         {OLDEST: thing({}, closed=False), V(2, 53): thing({"with_servers": once(BOOLEAN)})}
     ),
+    ("GET", "/os-hosts"): Since({OLDEST: thing({"zone": ANY_TEXT}, closed=False)}),
+    ("GET", "/os-server-groups"): _open_then_closed(
+        {"all_projects": ANY_TEXT, "limit": any_times(NOT_NEGATIVE), "offset": any_times(NOT_NEGATIVE)}
+    ),
+    ("GET", "/os-simple-tenant-usage"): _usage(PERIOD | {"detailed": ANY_TEXT}),
+    ("GET", "/os-simple-tenant-usage/{project_id}"): _usage(PERIOD),
     ("GET", "/os-services"): _open_then_closed({"host": ANY_TEXT, "binary": ANY_TEXT}),
     ("GET", "/servers/{server_id}/os-instance-actions"): Since(
         {

@@ -1,4 +1,4 @@
-"""Bodies of PUT /os-services/{service_id} (from 2.53), and of the forms by host and binary before it."""
+"""Bodies of PUT /os-services/{service_id} (from 2.53), of the forms by host and binary before it, and of /os-hosts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from gateway.schemas.values import BOOLEAN, HOST, Forms, text, thing
 
 BINARY = text(255)
 REASON = text(255)
+ENABLE_OR_DISABLE = {"type": "string", "enum": ["enable", "disable", "Enable", "Disable", "ENABLE", "DISABLE"]}
 WHICH = {"host": HOST, "binary": BINARY}
 
 BODIES: Forms = {
@@ -28,5 +29,11 @@ BODIES: Forms = {
     ),
     ("PUT", "/os-services/force-down"): Since(
         {V(2, 11): thing(WHICH | {"forced_down": BOOLEAN}, ["host", "binary", "forced_down"])}
+    ),
+    ("PUT", "/os-hosts/{host_name}"): Since(
+        {
+            OLDEST: thing(dict.fromkeys(("status", "maintenance_mode"), ENABLE_OR_DISABLE))
+            | {"anyOf": [{"required": ["status"]}, {"required": ["maintenance_mode"]}]}
+        }
     ),
 }

@@ -74,6 +74,10 @@ METADATA: Schema = {
     "additionalProperties": False,
 }
 
+METADATA_WITH_NULL: Schema = METADATA | {
+    "patternProperties": {"^[a-zA-Z0-9_:. -]{1,255}$": {"type": ["string", "null"], "maxLength": 255}}
+}
+
 
 def any_times(value: Schema) -> Schema:
     """A query field that may come several times."""

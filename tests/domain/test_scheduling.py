@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from domain.identifiers import HostName
 from domain.resources import DISK_GB, MEMORY_MB, VCPU, Inventory
 from domain.scheduling.filters import FILTERS
-from domain.scheduling.request_spec import HostState, RequestSpec
+from domain.scheduling.request_spec import GroupRule, HostState, RequestSpec
 from domain.scheduling.weighers import weigh
+from domain.server_group import GroupPolicy
 from tests.support.decisions import HOST, NODE, SERVICE
 
 RULES = dict(FILTERS)
@@ -29,6 +31,15 @@ host = HostState(
     used={VCPU: 4},
 )
 spec = RequestSpec(amounts={VCPU: 1})
+APART, TOGETHER = GroupPolicy.ANTI_AFFINITY, GroupPolicy.AFFINITY
+RATHER_APART, RATHER_TOGETHER = GroupPolicy.SOFT_ANTI_AFFINITY, GroupPolicy.SOFT_AFFINITY
+
+
+def group(policy: GroupPolicy, most: int = 1, **others: int) -> GroupRule:
+    return GroupRule(
+        policy=policy, max_server_per_host=most, others={HostName(name): count for name, count in others.items()}
+    )
+
 
 CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], bool]] = [
     ("ComputeFilter", "a host that is up and enabled", {}, {}, True),
@@ -50,6 +61,16 @@ CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], bool]] = [
     ("AvailabilityZoneFilter", "another zone, forced", {"availability_zone": "cellar", "forced_host": HOST}, {}, True),
     ("RetryFilter", "a host not tried", {"excluded_hosts": frozenset({"beta"})}, {}, True),
     ("RetryFilter", "a host tried before", {"excluded_hosts": frozenset({HOST})}, {}, False),
+    ("ServerGroupAntiAffinityFilter", "no group", {}, {}, True),
+    ("ServerGroupAntiAffinityFilter", "others elsewhere", {"group": group(APART, beta=1)}, {}, True),
+    ("ServerGroupAntiAffinityFilter", "another is there", {"group": group(APART, alpha=1)}, {}, False),
+    ("ServerGroupAntiAffinityFilter", "forced", {"group": group(APART, alpha=1), "forced_host": HOST}, {}, False),
+    ("ServerGroupAntiAffinityFilter", "two may be", {"group": group(APART, 2, alpha=1)}, {}, True),
+    ("ServerGroupAntiAffinityFilter", "a preference", {"group": group(RATHER_APART, alpha=1)}, {}, True),
+    ("ServerGroupAffinityFilter", "no others yet", {"group": group(TOGETHER)}, {}, True),
+    ("ServerGroupAffinityFilter", "others are there", {"group": group(TOGETHER, alpha=1, beta=1)}, {}, True),
+    ("ServerGroupAffinityFilter", "others elsewhere", {"group": group(TOGETHER, beta=1)}, {}, False),
+    ("ServerGroupAffinityFilter", "a preference", {"group": group(RATHER_TOGETHER, beta=1)}, {}, True),
     ("CapacityFilter", "what still fits", {"amounts": {VCPU: 4}}, {"used": {VCPU: 12}}, True),
     ("CapacityFilter", "one too many", {"amounts": {VCPU: 4}}, {"used": {VCPU: 13}}, False),
     ("CapacityFilter", "more than one unit may be", {"amounts": {VCPU: 5}}, {}, False),
@@ -87,3 +108,13 @@ def test_each_class_counts_the_same_however_large_its_numbers() -> None:
 def test_hosts_alike_weigh_the_same_and_no_hosts_weigh_nothing() -> None:
     assert weigh([host, host]) == [0.0, 0.0]
     assert weigh([]) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "weights"),
+    [(RATHER_TOGETHER, [0.5, 1.0, 0.0]), (RATHER_APART, [0.5, 0.0, 1.0]), (APART, [0.0] * 3), (TOGETHER, [0.0] * 3)],
+)
+def test_a_soft_policy_weighs_hosts_by_how_many_members_they_have(policy: GroupPolicy, weights: list[float]) -> None:
+    hosts = [replace(host, host=HostName(name)) for name in ("alpha", "beta", "gamma")]
+
+    assert weigh(hosts, group(policy, alpha=1, beta=2)) == weights

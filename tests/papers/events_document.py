@@ -90,7 +90,7 @@ RECORDED: dict[str, str] = {
     "provider.traits_set": "`commands/compute_service.py`, when a host opens a session with other traits.",
     "provider.claimed": "`commands/instance/schedule.py`, together with `instance.scheduled`; re-checked inside the append.",
     "provider.released": "`commands/instance/outcome.py`, together with what ended the claim.",
-    "provider.deleted": "nobody yet; the form is kept for deleting a compute service.",
+    "provider.deleted": "`commands/compute_service.py`, together with `service.deleted`.",
     "service.registered": "`commands/compute_service.py`, when a host opens its first session, or says something else of "
     "itself than before.",
     "service.came_up": "`commands/compute_service.py`, for each session of a host, and when a silent one is heard again.",
@@ -98,17 +98,31 @@ RECORDED: dict[str, str] = {
     "`service_down_time`.",
     "service.enabled": "`commands/compute_service.py`, on PUT /os-services.",
     "service.disabled": "`commands/compute_service.py`, on PUT /os-services.",
-    "service.forced_down": "nobody yet; the form is kept for fencing a host.",
-    "service.forced_down_lifted": "nobody yet; as above.",
-    "service.deleted": "nobody yet; the form is kept for DELETE /os-services.",
+    "service.forced_down": "`commands/compute_service.py`, on PUT /os-services with forced_down.",
+    "service.forced_down_lifted": "`commands/compute_service.py`, likewise.",
+    "service.deleted": "`commands/compute_service.py`, on DELETE /os-services, where nothing is claimed of the host.",
+    "host_aggregate.created": "`commands/host_aggregate.py`, on POST /os-aggregates.",
+    "host_aggregate.renamed": "`commands/host_aggregate.py`, on PUT /os-aggregates.",
+    "host_aggregate.metadata_set": "`commands/host_aggregate.py`, on set_metadata, and on a PUT that changes the zone; all "
+    "there is after it.",
+    "host_aggregate.host_added": "`commands/host_aggregate.py`, on add_host.",
+    "host_aggregate.host_removed": "`commands/host_aggregate.py`, on remove_host, and when the host's service is deleted.",
+    "host_aggregate.deleted": "`commands/host_aggregate.py`, on DELETE /os-aggregates.",
     "host_key.enrolled": "`commands/host_key.py`, when an operator enrolls a host, for the first time or with another key.",
     "host_key.revoked": "`commands/host_key.py`, when an operator revokes a host's key.",
-    "quota.limits_set": "`commands/quota.py`, on PUT /os-quota-sets, of a project or of one user in it; only the limits that "
-    "change.",
+    "quota.limits_set": "`commands/quota.py`, on PUT /os-quota-sets, of a project or of one user in it; only the limits "
+    "that change.",
     "quota.limits_reset": "`commands/quota.py`, on DELETE /os-quota-sets.",
     "quota_class.limits_set": "`commands/quota.py`, on PUT /os-quota-class-sets; only the limits that change.",
-    "quota.consumed": "`commands/instance/create.py`, together with `instance.create_requested`.",
-    "quota.released": "`commands/instance/delete.py` or `outcome.py`, together with `instance.deleted`.",
+    "quota.consumed": "`commands/instance/create.py`, together with `instance.create_requested`; or "
+    "`commands/server_group.py`, together with `server_group.created`.",
+    "quota.released": "`commands/instance/delete.py` or `outcome.py`, together with `instance.deleted`; or "
+    "`commands/server_group.py`, together with `server_group.deleted`.",
+    "server_group.created": "`commands/server_group.py`, on POST /os-server-groups.",
+    "server_group.member_added": "`commands/instance/create.py`, together with `instance.create_requested`, when its "
+    "request names the group.",
+    "server_group.member_removed": "`commands/instance/delete.py` or `outcome.py`, together with `instance.deleted`.",
+    "server_group.deleted": "`commands/server_group.py`, on DELETE /os-server-groups.",
     "flavor.created": "`commands/flavor.py`, on POST /flavors.",
     "flavor.deleted": "`commands/flavor.py`, on DELETE /flavors. Servers keep their own copy.",
     "flavor.described": "`commands/flavor.py`, on PUT /flavors.",
@@ -134,6 +148,7 @@ LEFT_OUT: dict[str, str] = {
     "service.came_up": "heartbeats; they are never recorded.",
     "host_key.enrolled": "the private key: it is on the host, and nowhere else.",
     "keypair.created": "a private key; one that is generated is in the answer and nowhere else.",
+    "server_group.member_added": "where the member is: that is in its own stream, and changes.",
     "quota.consumed": "a running total: it is folded.",
 }
 
@@ -159,7 +174,7 @@ Old forms are lifted on read (`LIFTS` in `domain/serialization.py`).
 
 **Streams.** `instance:<uuid>`, `provider:<uuid>` (one for a provider tree), `service:<uuid>`, `host_key:<uuid>` (the
 service's), `quota:<project>`, `quota_class:<name>`, `flavor:catalog` (one for all flavors, so that ids and names are
-unique), `keypair:<user>`.
+unique), `host_aggregate:catalog` (likewise), `keypair:<user>`, `server_group:<uuid>`.
 """
 
 # Of each record on Kafka, in the order of `commands/log/relay.py`.

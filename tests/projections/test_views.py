@@ -90,7 +90,6 @@ def test_a_servers_answer_is_made_of_parts_that_are_json_together(ledger: Ledger
             "description",
             "tag_list",
             "certificates",
-            "groups",
             "locked_reason",
             "hostname_part",
             "pinned_zone",

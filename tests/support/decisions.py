@@ -16,9 +16,11 @@ from commands.states import STREAM_KINDS, States, kind_of
 from domain.compute_service import SERVICE_EVENTS, ServiceCameUp, ServiceRegistered, ServiceWentDown
 from domain.errors import DomainError
 from domain.flavor import FLAVOR_EVENTS, FlavorCreated, FlavorSpec
+from domain.host_aggregate import HOST_AGGREGATE_EVENTS
 from domain.host_key import HOST_KEY_EVENTS
 from domain.identifiers import (
     FLAVOR_CATALOG,
+    HOST_AGGREGATES,
     HostName,
     InstanceId,
     NodeId,
@@ -32,6 +34,7 @@ from domain.identifiers import (
     provider_stream,
     quota_class_stream,
     quota_stream,
+    server_group_stream,
     service_stream,
 )
 from domain.instance.events import (
@@ -55,6 +58,7 @@ from domain.keypair import KEYPAIR_EVENTS
 from domain.quota import DEFAULT_LIMITS, QUOTA_CLASS_EVENTS, QUOTA_EVENTS, QuotaConsumed, QuotaReleased
 from domain.resource_provider import PROVIDER_EVENTS, ProviderClaimed, ProviderCreated, ProviderInventorySet
 from domain.resources import DISK_GB, MEMORY_MB, VCPU, Inventory
+from domain.server_group import SERVER_GROUP_EVENTS
 
 PROJECT, USER = ProjectId("a-project"), UserId("a-user")
 OTHER_PROJECT = ProjectId("another-project")
@@ -187,6 +191,10 @@ def stream_of(event: Any) -> StreamId:
         return quota_class_stream(event.class_name)
     if cls in KEYPAIR_EVENTS.values():
         return keypair_stream(event.user_id)
+    if cls in SERVER_GROUP_EVENTS.values():
+        return server_group_stream(event.server_group_id)
+    if cls in HOST_AGGREGATE_EVENTS.values():
+        return HOST_AGGREGATES
     assert cls in FLAVOR_EVENTS.values()
     return FLAVOR_CATALOG
 
@@ -254,5 +262,5 @@ def of_instance(event: Any, instance_id: InstanceId) -> Any:
     return replace(event, instance_id=instance_id)
 
 
-KINDS = {"instance", "provider", "service", "host_key", "quota", "quota_class", "flavor", "keypair"}
-assert set(STREAM_KINDS) == KINDS, "teach `stream_of` it"
+KINDS = {"instance", "provider", "service", "host_key", "host_aggregate", "quota", "quota_class", "flavor", "keypair"}
+assert set(STREAM_KINDS) == KINDS | {"server_group"}, "teach `stream_of` it"

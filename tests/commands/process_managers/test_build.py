@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -11,17 +12,31 @@ import pytest
 from commands.command import Unit
 from commands.compute_service import DisableService, MarkServiceDown
 from commands.event_store import StoreUnavailable
+from commands.host_aggregate import AddAggregateHost, CreateAggregate
 from commands.instance.schedule import Choice, ScheduleInstance
 from commands.neighbours.networks import NetworkNotFound
 from commands.process_managers.build import BuildManager
+from commands.server_group import CreateServerGroup
 from commands.snapshots import Snapshots
-from domain.identifiers import InstanceId
+from domain.errors import ClaimDoesNotFit
+from domain.identifiers import InstanceId, ServerGroupId
 from domain.instance.events import AttachedInterface
 from domain.instance.state import TaskState, VmState
 from domain.resources import VCPU
+from domain.server_group import GroupPolicy
 from hostagent.drivers.protocol import DriverError
 from tests.support.decisions import REASON
-from tests.support.ledger import LARGE, Crash, FakeNetworks, HostSize, Ledger, create_command, require_nothing_leaked
+from tests.support.ledger import (
+    LARGE,
+    PROJECT,
+    USER,
+    Crash,
+    FakeNetworks,
+    HostSize,
+    Ledger,
+    create_command,
+    require_nothing_leaked,
+)
 
 ONE, TWO, THREE = (InstanceId(UUID(int=n)) for n in (1, 2, 3))
 
@@ -342,3 +357,96 @@ def test_a_network_that_refuses_by_now_ends_in_an_outcome_and_holds_up_nobody(
     assert "gone" in (ledger.instance(refused).fault or "")
     assert ledger.instance(other).vm_state is VmState.ACTIVE
     require_nothing_leaked(ledger)
+
+
+# server groups
+
+
+def with_group(ledger: Ledger, policy: GroupPolicy, **more: Any) -> dict[str, tuple[str, ...]]:
+    """The hint of a new group."""
+    group_id = ServerGroupId(UUID(int=77))
+    command = CreateServerGroup(
+        server_group_id=group_id, project_id=PROJECT, user_id=USER, name="web", policy=policy, **more
+    )
+    ledger.ask(command)
+    return {"group": (str(group_id),)}
+
+
+def test_servers_of_one_batch_are_kept_apart(two_hosts: Ledger) -> None:
+    ids = two_hosts.create(3, scheduler_hints=with_group(two_hosts, GroupPolicy.ANTI_AFFINITY))
+
+    step_to_the_end(two_hosts)
+
+    assert sorted(str(residence_of(two_hosts, i)) for i in ids) == ["None", "alpha", "beta"]
+    [fault] = [fault for i in ids if (fault := two_hosts.instance(i).fault)]
+    assert "ServerGroupAntiAffinityFilter: 0 of 2 hosts left" in fault
+    require_nothing_leaked(two_hosts)
+
+
+def test_a_place_that_a_member_leaves_is_free_for_another(two_hosts: Ledger) -> None:
+    hint = with_group(two_hosts, GroupPolicy.ANTI_AFFINITY)
+    first, second = two_hosts.running(2, scheduler_hints=hint)
+    left = residence_of(two_hosts, first)
+    two_hosts.delete(first)
+    two_hosts.settle()
+
+    [third] = two_hosts.running(1, scheduler_hints=hint)
+
+    assert residence_of(two_hosts, third) == left
+    assert residence_of(two_hosts, second) != left
+
+
+def test_two_a_host_are_not_too_many_where_the_rule_says_so(two_hosts: Ledger) -> None:
+    hint = with_group(two_hosts, GroupPolicy.ANTI_AFFINITY, max_server_per_host=2)
+    ids = two_hosts.running(4, scheduler_hints=hint)
+
+    assert sorted(str(residence_of(two_hosts, i)) for i in ids) == ["alpha", "alpha", "beta", "beta"]
+
+
+def test_servers_of_one_batch_are_kept_together(two_hosts: Ledger) -> None:
+    ids = two_hosts.create(4, scheduler_hints=with_group(two_hosts, GroupPolicy.AFFINITY))
+
+    step_to_the_end(two_hosts)
+
+    assert len({residence_of(two_hosts, i) for i in ids}) == 1
+
+
+def test_a_soft_policy_refuses_nobody(two_hosts: Ledger) -> None:
+    ids = two_hosts.running(3, scheduler_hints=with_group(two_hosts, GroupPolicy.SOFT_ANTI_AFFINITY))
+
+    assert {residence_of(two_hosts, i) for i in ids} == {"alpha", "beta"}
+
+
+def test_of_two_managers_at_once_neither_breaks_anti_affinity(two_hosts: Ledger) -> None:
+    """The second goes by columns that do not know of the first one's choice."""
+    hint = with_group(two_hosts, GroupPolicy.ANTI_AFFINITY)
+    one, two = two_hosts.create(1, scheduler_hints=hint)[0], two_hosts.create(1, scheduler_hints=hint)[0]
+    [alpha] = [h for name, h in two_hosts.hosts.items() if name == "alpha"]
+    choice = Choice(
+        host=alpha.name, node_id=alpha.agent.node_id, service_id=alpha.agent.service_id, availability_zone="nova"
+    )
+    for instance_id in (one, two):
+        with suppress(ClaimDoesNotFit):
+            two_hosts.ask(ScheduleInstance(instance_id=instance_id, attempt=1, choices=(choice,), reason=REASON))
+
+    assert residence_of(two_hosts, one) == "alpha"
+    assert residence_of(two_hosts, two) is None
+    step_to_the_end(two_hosts)
+    assert residence_of(two_hosts, two) == "beta"
+
+
+# availability zones
+
+
+def test_a_zone_is_that_of_the_hosts_aggregate(two_hosts: Ledger) -> None:
+    beta = two_hosts.hosts["beta"]
+    two_hosts.ask(CreateAggregate(aggregate_uuid=UUID(int=5), name="attic", availability_zone="attic"))
+    two_hosts.ask(AddAggregateHost(aggregate_id=1, host=beta.name, service_id=beta.agent.service_id))
+
+    [up] = two_hosts.running(1, pinned_availability_zone="attic")
+    [down] = two_hosts.running(1, pinned_availability_zone="nova")
+
+    assert (residence_of(two_hosts, up), residence_of(two_hosts, down)) == ("beta", "alpha")
+    residence = two_hosts.instance(up).residence
+    assert residence is not None
+    assert residence.availability_zone == "attic"

@@ -15,13 +15,15 @@ from commands.scheduling.columns import Columns
 from commands.scheduling.decide import ALTERNATES, CANDIDATES_RECORDED, choose, no_valid_host
 from commands.states import Folded
 from domain.compute_service import ServiceDisabled, ServiceEnabled, ServiceForcedDown, ServiceWentDown
-from domain.identifiers import HostName, NodeId, ServiceId, provider_stream, service_stream
+from domain.host_aggregate import HostAggregateCreated, HostAggregateHostAdded, HostAggregates
+from domain.identifiers import HOST_AGGREGATES, HostName, NodeId, ServiceId, provider_stream, service_stream
 from domain.recorded import Cause, RecordedEvent
 from domain.resource_provider import ProviderClaimed, ProviderDeleted, ProviderInventorySet
 from domain.resources import DISK_GB, MEMORY_MB, VCPU, Inventory
 from domain.scheduling.filters import FILTERS
-from domain.scheduling.request_spec import HostState, RequestSpec
+from domain.scheduling.request_spec import GroupRule, HostState, RequestSpec
 from domain.scheduling.weighers import weigh
+from domain.server_group import GroupPolicy
 from tests.support.decisions import (
     NODE,
     PROJECT,
@@ -53,7 +55,10 @@ def service_id(number: int) -> ServiceId:
 @st.composite
 def hosts(draw: st.DrawFn) -> list[Any]:
     """The events of up to four hosts: of any size, up or down, with any claims, over-full ones too."""
-    events: list[Any] = []
+    attic = HostAggregateCreated(
+        aggregate_id=1, aggregate_uuid=UUID(int=1), name="attic", metadata={"availability_zone": "attic"}
+    )
+    events: list[Any] = [attic]
     for number in range(draw(st.integers(0, 4))):
         node, service = node_id(number), service_id(number)
         registered, made, _, came_up = host_events(
@@ -71,6 +76,8 @@ def hosts(draw: st.DrawFn) -> list[Any]:
         }
         events += [registered, made, ProviderInventorySet(node_id=node, provider_id=node, inventories=inventories)]
         events.append(came_up)
+        if draw(st.integers(0, 3)) == 0:
+            events.append(HostAggregateHostAdded(aggregate_id=1, host=registered.host))
         used = {name: draw(st.integers(1, 24)) for name in inventories}
         if draw(st.booleans()):
             consumer = UUID(int=300 + number)
@@ -93,12 +100,19 @@ named = st.none() | st.sampled_from(NAMES)
 specs = st.builds(
     RequestSpec,
     amounts=st.dictionaries(st.sampled_from((VCPU, MEMORY_MB, DISK_GB)), st.integers(1, 8), min_size=1),
-    availability_zone=st.none() | st.sampled_from(ZONES),
+    availability_zone=st.none() | st.sampled_from((*ZONES, "attic")),
     forced_host=named,
     forced_node=named,
     requested_host=named,
     requested_node=named,
     excluded_hosts=st.frozensets(st.sampled_from(NAMES), max_size=2),
+    group=st.none()
+    | st.builds(
+        GroupRule,
+        policy=st.sampled_from(GroupPolicy),
+        max_server_per_host=st.integers(1, 3),
+        others=st.dictionaries(st.sampled_from(NAMES), st.integers(1, 3)),
+    ),
 )
 
 
@@ -131,6 +145,7 @@ def columns_of(events: list[Any]) -> Columns:
 def host_states(events: list[Any]) -> list[HostState]:
     """What the pure rules look at, made without any columns."""
     states = fold_streams(events)
+    zones = states.get(HOST_AGGREGATES, HostAggregates()).zones()
     found = []
     for stream, service in states.items():
         if not stream.startswith("service:"):
@@ -143,7 +158,7 @@ def host_states(events: list[Any]) -> list[HostState]:
                 node_id=registration.node_id,
                 service_id=service.service_id,
                 node_name=registration.hypervisor_hostname,
-                availability_zone=registration.availability_zone,
+                availability_zone=zones.get(registration.host, registration.availability_zone),
                 reachable=service.reachable,
                 enabled=service.enabled,
                 inventories=dict(root.inventories),
@@ -161,7 +176,7 @@ def test_the_choice_is_what_the_pure_rules_would_choose(events: list[Any], spec:
     placed = choose(spec, columns_of(events))
 
     passing_columns = bound_survivors(spec, host_states(events))
-    weights = dict(zip([h.host for h in passing_columns], weigh(passing_columns), strict=True))
+    weights = dict(zip([h.host for h in passing_columns], weigh(passing_columns, spec.group), strict=True))
     expected = sorted(survivors, key=lambda host: -weights[host.host])
     assert {c.host for c in placed.choices} <= {h.host for h in survivors}
     assert len(placed.choices) == min(ALTERNATES, len(survivors))
@@ -257,6 +272,8 @@ def test_a_decision_records_why() -> None:
         ("HostFilter", 1),
         ("AvailabilityZoneFilter", 1),
         ("RetryFilter", 1),
+        ("ServerGroupAntiAffinityFilter", 1),
+        ("ServerGroupAffinityFilter", 1),
         ("CapacityFilter", 1),
     ]
     assert [c.host for c in reason.candidates] == ["beta"]
