@@ -24,6 +24,7 @@ from tests.support.ledger_process import LedgerProcess, running_ledger
 SECRETS = {
     "user data": "canary-9f27-user-data",
     "given password": "canary-41c8-given-password",
+    "changed password": "canary-5d10-changed-password",
     "file": "canary-d0a3-file-content",
     "file path": "/etc/canary-5b6e-file-path",
 }
@@ -37,6 +38,10 @@ PERSONAL = {
     "key name": "canary-19cc-key-name",
     "key comment": "canary-f6e7-key-comment",
     "other server name": "canary-a55a-other-server",
+    "new name": "canary-c0b1-new-name",
+    "lock reason": "canary-97e2-lock-reason",
+    "new metadata": "canary-3ad8-new-metadata",
+    "new tag": "canary-0fb9-new-tag",
 }
 
 
@@ -87,12 +92,25 @@ def lived(user: User, flavor: str, image: str) -> tuple[tuple[str, ...], str]:
     user.wait_for(servers[0], "ACTIVE")
     user.act(servers[1], "reboot", {"type": "HARD"})
     user.wait_for(servers[1], "ACTIVE")
+    changed(user, servers[1])
     user.servers(name=PERSONAL["server name"])
     user.get(f"/os-keypairs/{PERSONAL['key name']}")
     for server in servers[:2]:
         user.delete_server(server)
         user.wait_until_gone(server)
     return (generated,), servers[2]
+
+
+def changed(user: User, server: str) -> None:
+    """All that can be changed of a server with words of its user's."""
+    path = f"/servers/{server}"
+    assert user("PUT", path, {"server": {"name": PERSONAL["new name"]}}).status_code == 200
+    assert user("POST", f"{path}/metadata", {"metadata": {"key": PERSONAL["new metadata"]}}).status_code == 200
+    assert user("PUT", f"{path}/tags/{PERSONAL['new tag']}", None).status_code == 201
+    user.act(server, "changePassword", {"adminPass": SECRETS["changed password"]})
+    user.wait_for(server, "ACTIVE")
+    user.act(server, "lock", {"locked_reason": PERSONAL["lock reason"]})
+    user.act(server, "unlock")
 
 
 def create(user: User, flavor: str, image: str, version: str) -> str:
