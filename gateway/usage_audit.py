@@ -1,5 +1,5 @@
-"""The log of usage audits, which Nova's hosts run once a period and report on. Here use is read off the ledger at any time
-(`tenant_usage.py`), so no host ever runs one, and every host is told as one that did not.
+"""The log of usage audits: which hosts have told of a period's use. Nova's hosts do so once a period, and may fail to. Here
+use is read off the ledger (`tenant_usage.py`), which misses nobody: of a period that is over every host has told.
 """
 
 from __future__ import annotations
@@ -31,21 +31,30 @@ class UsageAudit:
         return Response({"instance_usage_audit_log": await self._log(_time(request.path_params["before_timestamp"]))})
 
     async def _log(self, before: datetime) -> dict[str, Any]:
-        rows = await self._backend.views.rows("SELECT host FROM services ORDER BY host")
         begin, end = last_month(before)
+        rows = await self._backend.views.rows(
+            "SELECT s.host, (SELECT COUNT(*) FROM usage u JOIN servers v ON v.id = u.instance_id WHERE v.host = s.host "
+            "AND u.launched_at < ? AND (u.terminated_at IS NULL OR u.terminated_at > ?)) FROM services s ORDER BY s.host",
+            (end.isoformat(), begin.isoformat()),
+        )
         return {
             "period_beginning": str(begin),
             "period_ending": str(end),
             "num_hosts": len(rows),
-            "num_hosts_done": 0,
+            "num_hosts_done": len(rows),
             "num_hosts_running": 0,
-            "num_hosts_not_run": len(rows),
-            "hosts_not_run": [host for (host,) in rows],
-            "total_instances": 0,
+            "num_hosts_not_run": 0,
+            "hosts_not_run": [],
+            "total_instances": sum(count for _, count in rows),
             "total_errors": 0,
-            "overall_status": f"{'ALL' if not rows else f'0 of {len(rows)}'} hosts done. 0 errors.",
-            "log": {},
+            "overall_status": "ALL hosts done. 0 errors.",
+            "log": {host: _done(count) for host, count in rows},
         }
+
+
+def _done(instances: int) -> dict[str, Any]:
+    message = f"The use of {instances} instances is recorded."
+    return {"state": "DONE", "instances": instances, "errors": 0, "message": message}
 
 
 def last_month(before: datetime) -> tuple[datetime, datetime]:

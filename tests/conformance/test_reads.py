@@ -32,10 +32,21 @@ def named(admin: User) -> dict[str, str]:
     )
     admin.wait_for(server, "ACTIVE")
     requested = admin.get(f"/servers/{server}/os-instance-actions")["instanceActions"][0]["request_id"]
+    private = {"name": "private", "id": "private", "vcpus": 1, "ram": 1, "disk": 1, "os-flavor-access:is_public": False}
+    assert admin("POST", "/flavors", {"flavor": private}).status_code == 200
+    assert admin("POST", "/flavors/private/os-extra_specs", {"extra_specs": {"a": "b"}}).status_code == 200
+    granted = {"addTenantAccess": {"tenant": admin.project_id}}
+    assert admin("POST", "/flavors/private/action", granted).status_code == 200
+    attic = {"aggregate": {"name": "attic", "availability_zone": "attic"}}
+    aggregate = str(admin("POST", "/os-aggregates", attic).json()["aggregate"]["id"])
+    host = admin.get("/os-services")["services"][-1]["host"]
+    assert admin("POST", f"/os-aggregates/{aggregate}/action", {"add_host": {"host": host}}).status_code == 200
+    web = {"server_group": {"name": "web", "policy": "anti-affinity", "rules": {"max_server_per_host": 2}}}
+    group = admin("POST", "/os-server-groups", web).json()["server_group"]["id"]
     old, new = (str(admin.get("/os-hypervisors", version=v)["hypervisors"][0]["id"]) for v in ("2.52", "2.53"))
     return {
         "server_id": server,
-        "flavor_id": flavor,
+        "flavor_id": "private",
         "keypair_name": "a-key",
         "request_id": requested,
         "hypervisor_id": new,
@@ -47,6 +58,9 @@ def named(admin: User) -> dict[str, str]:
         "network_label": "private",
         "class_name": "default",
         "alias": "os-keypairs",
+        "aggregate_id": aggregate,
+        "server_group_id": group,
+        "before_timestamp": "2026-01-01 00:00:00",
     }
 
 

@@ -276,14 +276,19 @@ def test_hosts_are_shown_to_old_clients(api: Served) -> None:
     assert api("GET", "/os-hosts", version="2.43").status_code == 404
 
 
-def test_the_audits_log_says_that_no_host_ran_one(api: Served) -> None:
-    log = api.get("/os-instance_usage_audit_log/2026-03-15 12:00:00")["instance_usage_audit_log"]
-    assert (log["period_beginning"], log["period_ending"]) == ("2026-02-01 00:00:00", "2026-03-01 00:00:00")
-    assert (log["num_hosts"], log["hosts_not_run"], log["overall_status"]) == (
-        2,
-        ["alpha", "beta"],
-        "0 of 2 hosts done. 0 errors.",
-    )
+def test_of_a_period_that_is_over_every_host_has_told(api: Served) -> None:
+    api.ledger.running(1, requested_host="alpha")
+
+    log = api.get("/os-instance_usage_audit_log/2030-02-15 12:00:00")["instance_usage_audit_log"]
+    assert (log["period_beginning"], log["period_ending"]) == ("2030-01-01 00:00:00", "2030-02-01 00:00:00")
+    assert (log["num_hosts"], log["num_hosts_done"], log["hosts_not_run"]) == (2, 2, [])
+    assert (log["overall_status"], log["total_instances"]) == ("ALL hosts done. 0 errors.", 1)
+    assert [(host, one["state"], one["instances"]) for host, one in log["log"].items()] == [
+        ("alpha", "DONE", 1),
+        ("beta", "DONE", 0),
+    ]
+    before = api.get("/os-instance_usage_audit_log/2030-01-15 12:00:00.5")["instance_usage_audit_log"]
+    assert (before["period_ending"], before["total_instances"]) == ("2030-01-01 00:00:00", 0)
     assert set(api.get("/os-instance_usage_audit_log")["instance_usage_audit_logs"]) == set(log)
     refused = fault(api("GET", "/os-instance_usage_audit_log/yesterday"))
     assert refused == (400, "badRequest", "Invalid timestamp for date yesterday")
