@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -26,11 +26,11 @@ from commands.scheduling.group_members import GroupMembers
 from commands.snapshots import Snapshots
 from commands.states import Folded
 from domain.errors import ClaimDoesNotFit, DomainError
-from domain.identifiers import HOST_AGGREGATES, StreamId, instance_stream, provider_stream, service_stream
+from domain.identifiers import HOST_AGGREGATES, InstanceId, StreamId, instance_stream, provider_stream, service_stream
 from domain.instance.events import AttachedInterface, InstanceCreateRequested, InstanceSpawnFailed
 from domain.instance.state import Instance, TaskState, evolve
 from domain.recorded import Cause, RecordedEvent
-from domain.scheduling.request_spec import GroupRule, RequestSpec
+from domain.scheduling.request_spec import RequestSpec
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +159,13 @@ class BuildManager:
     def _plan(self, columns: Columns, one: _Waiting, members: GroupMembers) -> _Plan:
         """Choose, and count the choice for the rest of the batch."""
         instance, request = one.instance, one.instance.request
-        placed = choose(spec_of(instance, members.rule(instance)), columns)
+        spec = replace(
+            spec_of(instance),
+            group=members.rule(instance),
+            different_from=self._hosts_hinted(instance, "different_host") or frozenset(),
+            same_as=self._hosts_hinted(instance, "same_host"),
+        )
+        placed = choose(spec, columns)
         try:
             interfaces = self._networks.plan(
                 request.network_mode, request.networks, request.security_groups, instance.id, instance.project_id
@@ -173,8 +179,23 @@ class BuildManager:
             members.place(instance, placed.choices[0].host)
         return _Plan(placed, interfaces)
 
+    def _hosts_hinted(self, instance: Instance, hint: str) -> frozenset[str] | None:
+        """Where the project's servers are that a hint of the request names; None without that hint."""
+        named = instance.request.scheduler_hints.get(hint)
+        if not named:
+            return None
+        servers: list[Instance | None] = [self._state(instance_stream(InstanceId(UUID(name)))) for name in named]
+        return frozenset(
+            one.residence.host
+            for one in servers
+            if one is not None
+            and one.project_id == instance.project_id
+            and one.residence is not None
+            and not one.deleted
+        )
 
-def spec_of(instance: Instance, group: GroupRule | None = None) -> RequestSpec:
+
+def spec_of(instance: Instance) -> RequestSpec:
     request = instance.request
     return RequestSpec(
         amounts=amounts_of(instance),
@@ -184,7 +205,6 @@ def spec_of(instance: Instance, group: GroupRule | None = None) -> RequestSpec:
         requested_host=request.requested_host,
         requested_node=request.requested_node,
         excluded_hosts=frozenset(instance.former_hosts),
-        group=group,
     )
 
 

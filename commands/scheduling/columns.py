@@ -93,6 +93,8 @@ class Columns:
         yield "HostFilter", self._where(spec, _named)
         yield "AvailabilityZoneFilter", self._where(spec, self._in_zone)
         yield "RetryFilter", self._where(spec, _not_tried)
+        yield "DifferentHostFilter", self._where(spec, _different)
+        yield "SameHostFilter", self._where(spec, _same)
         yield "ServerGroupAntiAffinityFilter", self._where(spec, _apart)
         yield "ServerGroupAffinityFilter", self._where(spec, _together)
         fits = np.ones(len(self), dtype=bool)
@@ -181,6 +183,18 @@ def _not_tried(spec: RequestSpec, service: ComputeService) -> bool:
     if not spec.excluded_hosts:
         return True
     return service is not _ANY and service.registration.host not in spec.excluded_hosts
+
+
+def _different(spec: RequestSpec, service: ComputeService) -> bool:
+    if not spec.different_from or spec.forced_host is not None:
+        return True
+    return service is not _ANY and service.registration.host not in spec.different_from
+
+
+def _same(spec: RequestSpec, service: ComputeService) -> bool:
+    if spec.same_as is None or spec.forced_host is not None:
+        return True
+    return service is not _ANY and service.registration.host in spec.same_as
 
 
 def _apart(spec: RequestSpec, service: ComputeService) -> bool:

@@ -37,6 +37,16 @@ def retry(spec: RequestSpec, host: HostState) -> bool:
     return host.host not in spec.excluded_hosts
 
 
+def different_host(spec: RequestSpec, host: HostState) -> bool:
+    """Not where the servers of the hint are. A forced host is taken all the same, as in Nova."""
+    return host.host not in spec.different_from or spec.forced_host is not None
+
+
+def same_host(spec: RequestSpec, host: HostState) -> bool:
+    """Where one of the servers of the hint is; forced likewise."""
+    return spec.same_as is None or host.host in spec.same_as or spec.forced_host is not None
+
+
 def anti_affinity(spec: RequestSpec, host: HostState) -> bool:
     """Of a server group that keeps its members apart: not too many of them are there. Holds for a forced host too."""
     return spec.group is None or spec.group.keeps_apart(host.host)
@@ -60,6 +70,8 @@ FILTERS: tuple[tuple[str, Rule], ...] = (
     ("HostFilter", named_host),
     ("AvailabilityZoneFilter", availability_zone),
     ("RetryFilter", retry),
+    ("DifferentHostFilter", different_host),
+    ("SameHostFilter", same_host),
     ("ServerGroupAntiAffinityFilter", anti_affinity),
     ("ServerGroupAffinityFilter", affinity),
     ("CapacityFilter", capacity),

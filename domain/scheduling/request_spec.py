@@ -46,6 +46,8 @@ class RequestSpec:
     requested_host: str | None = None  # through the filters
     requested_node: str | None = None
     excluded_hosts: frozenset[str] = frozenset()  # tried before
+    different_from: frozenset[str] = frozenset()  # hosts of the servers that the hint different_host names
+    same_as: frozenset[str] | None = None  # likewise of same_host; None without that hint
     group: GroupRule | None = None
 
 

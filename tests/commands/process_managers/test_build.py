@@ -19,7 +19,7 @@ from commands.process_managers.build import BuildManager
 from commands.server_group import CreateServerGroup
 from commands.snapshots import Snapshots
 from domain.errors import ClaimDoesNotFit
-from domain.identifiers import InstanceId, ServerGroupId
+from domain.identifiers import InstanceId, ProjectId, ServerGroupId
 from domain.instance.events import AttachedInterface
 from domain.instance.state import TaskState, VmState
 from domain.resources import VCPU
@@ -433,6 +433,28 @@ def test_of_two_managers_at_once_neither_breaks_anti_affinity(two_hosts: Ledger)
     assert residence_of(two_hosts, two) is None
     step_to_the_end(two_hosts)
     assert residence_of(two_hosts, two) == "beta"
+
+
+# hints
+
+
+def test_a_server_is_put_where_another_is_or_is_not(two_hosts: Ledger) -> None:
+    [first] = two_hosts.running(1)
+    where, named = residence_of(two_hosts, first), (str(first),)
+
+    [beside] = two_hosts.running(1, scheduler_hints={"same_host": named})
+    [away] = two_hosts.running(1, scheduler_hints={"different_host": named})
+
+    assert residence_of(two_hosts, beside) == where
+    assert residence_of(two_hosts, away) not in (where, None)
+
+
+def test_a_hint_tells_nothing_of_another_projects_servers(two_hosts: Ledger) -> None:
+    [theirs] = two_hosts.running(1, project_id=ProjectId("another-project"))
+
+    [lost] = two_hosts.running(1, scheduler_hints={"same_host": (str(theirs),)})
+
+    assert "SameHostFilter: 0 of 2 hosts left" in (two_hosts.instance(lost).fault or "")
 
 
 # availability zones

@@ -106,6 +106,8 @@ specs = st.builds(
     requested_host=named,
     requested_node=named,
     excluded_hosts=st.frozensets(st.sampled_from(NAMES), max_size=2),
+    different_from=st.frozensets(st.sampled_from(NAMES), max_size=2),
+    same_as=st.none() | st.frozensets(st.sampled_from(NAMES), max_size=2),
     group=st.none()
     | st.builds(
         GroupRule,
@@ -272,6 +274,8 @@ def test_a_decision_records_why() -> None:
         ("HostFilter", 1),
         ("AvailabilityZoneFilter", 1),
         ("RetryFilter", 1),
+        ("DifferentHostFilter", 1),
+        ("SameHostFilter", 1),
         ("ServerGroupAntiAffinityFilter", 1),
         ("ServerGroupAffinityFilter", 1),
         ("CapacityFilter", 1),
