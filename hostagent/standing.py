@@ -19,7 +19,7 @@ ASK_EVERY_S = 60
 SAY_EVERY_S = 600
 LOOK_EVERY_S = 0.5  # whether there is a session to ask about
 
-REPLACED = "replaced"  # as `gateway/agent_api.py` says it
+REPLACED, UNHEARD = "replaced", "unheard"  # as `gateway/agent_api.py` says it
 
 
 class Standing:
@@ -36,6 +36,7 @@ class Standing:
         self._session = session
         self._elapsed = elapsed
         self._due = elapsed()
+        self._last = ""  # what was answered when last asked
         self._said: dict[str, float] = {}  # by what was wrong
         self._waiting = threading.Event()
         self.wrong: str | None = None  # with this host, when last asked
@@ -49,7 +50,9 @@ class Standing:
             return False
         self._due = now + ASK_EVERY_S
         try:
-            wrong = _wrong_with(self._ask(*session), session[0])
+            standing = self._ask(*session)
+            wrong = _wrong_with(standing, session[0], again=standing == self._last)
+            self._last = standing
         except KeyRefused as refused:
             wrong = (
                 f"the ledger refuses this host's key ({refused}): enroll the host again, put the new credential in the "
@@ -67,7 +70,12 @@ class Standing:
         return False
 
 
-def _wrong_with(standing: str, epoch: int) -> str | None:
+def _wrong_with(standing: str, epoch: int, *, again: bool) -> str | None:
+    if standing == UNHEARD and again:
+        return (
+            f"session {epoch} of this host is not recorded, so this agent gets no orders: the inbox has not read what the "
+            "agent said of the host, or refused it, and its log says why"
+        )
     if standing != REPLACED:
         return None
     return (

@@ -96,8 +96,9 @@ class _Session:
     version: int  # of the service's stream when it became so
 
     def is_of(self, beat: Beat) -> bool:
-        """Whether a beat is of this session, or of a later one that is not recorded yet."""
-        return beat.epoch > self.epoch or (beat.epoch == self.epoch and (beat.session in ("", self.id) or not self.id))
+        """Whether a beat is of this session. One of a later session counts once that is recorded: until then it may be
+        one that is refused, or nobody's, and its agent takes no orders."""
+        return beat.epoch == self.epoch and (beat.session in ("", self.id) or not self.id)
 
 
 class DeadlinesManager:
@@ -262,7 +263,7 @@ class DeadlinesManager:
 
     def _of_present(self, beat: Beat) -> bool:
         session = self._sessions.get(beat.service_id)
-        return session is None or session.is_of(beat)
+        return session is not None and session.is_of(beat)
 
     def _listen(self, now: float) -> list[Ask]:
         """Take in the heartbeats; a host that was down and beats is up again."""

@@ -67,7 +67,7 @@ class Heartbeats:
             self._refused.note("not_yours", host, f"it beats for service {beat.service_id}")
             return None
         if not self._of_present(beat):
-            said = f"session {beat.epoch} of this host is another agent's by now"
+            said = f"session {beat.epoch} of this host is not the one that is recorded"
             self._refused.note("superseded", host, said, logging.INFO)
             return None
         if _is_old(beat, self._last.get(beat.service_id)):

@@ -99,7 +99,12 @@ def test_gateways_that_are_away_say_nothing_about_a_host(told: Told) -> None:
     assert told.standing.wrong is not None
 
 
-def test_a_session_that_was_not_heard_of_yet_is_none_to_worry_about(told: Told) -> None:
+def test_a_session_that_stays_unrecorded_is_told_of(told: Told) -> None:
     told.answer = "unheard"
 
-    assert told.minutes(5) == []
+    assert told.minutes(1) == []
+    [(level, said)] = told.minutes(5)
+    assert level == logging.WARNING
+    assert "session 3 of this host is not recorded" in said
+    told.answer = "current"
+    assert [level for level, _ in told.minutes(1)] == [logging.INFO]

@@ -16,7 +16,7 @@ from commands.log.signed import HEARTBEAT, seal
 from commands.process_managers.deadlines import DeadlinesManager
 from domain.identifiers import ServiceId
 from gateway import enrollment
-from tests.support.enrolled import Counted, Enrolled
+from tests.support.enrolled import Counted, Enrolled, enroll
 from tests.support.ledger import Ledger
 
 
@@ -84,6 +84,27 @@ def test_a_second_machine_with_the_same_credential_silences_no_host(enrolled: En
         ledger.pass_time(10)
 
     assert turns(ledger) == before
+
+
+def test_a_session_that_is_not_recorded_keeps_no_dead_host_up(enrolled: Enrolled) -> None:
+    """It may be one that is refused: its agent takes none of the orders that are given."""
+    epoch = enrolled.ledger.hosts["alpha"].agent._session.epoch
+
+    assert silent_while(enrolled, lambda n: enrolled.beat("alpha", epoch + 1, n + 1)) == {"superseded": 12}
+
+
+def test_a_beat_of_a_session_to_come_silences_no_host(enrolled: Enrolled) -> None:
+    """Nor after the key that it was signed with is another's."""
+    ledger, host = enrolled.ledger, enrolled.ledger.hosts["alpha"]
+    before = turns(ledger)
+    enrolled.send_beat(enrolled.beat("alpha", 10**9, 10**9))
+    ledger.pass_time(120)
+    assert turns(ledger) == before
+    host.signer = enrolled.credentials["alpha"] = enroll(ledger, "alpha")
+    host.restart()
+    ledger.pass_time(240)
+
+    assert turns(ledger)[-1] == "came_up"
 
 
 def test_what_another_said_of_a_session_before_it_was_recorded_silences_no_host(enrolled: Enrolled) -> None:
