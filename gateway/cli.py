@@ -203,7 +203,7 @@ def rebuild(
     projection: Annotated[
         str,
         typer.Argument(
-            help="servers, instance_actions, flavors, keypairs, quotas or hypervisors; `all` for every one."
+            help="servers, instance_actions, flavors, keypairs, quotas, hypervisors, server_groups or usage; `all` for every one."
         ),
     ],
     data: Data = DATA,
