@@ -27,15 +27,26 @@ def options() -> OptionTable:
 
     return {
         DEFAULT: [
-            real("cpu_allocation_ratio", 4.0, min=0.01, help="How many vCPUs a host may give away for each it has."),
-            real("ram_allocation_ratio", 1.0, min=0.01, help="The same for memory."),
-            real("disk_allocation_ratio", 1.0, min=0.01, help="The same for disk."),
+            real(
+                "cpu_allocation_ratio",
+                4.0,
+                min=0.01,
+                max=10000,
+                help="How many vCPUs a host may give away for each it has.",
+            ),
+            real("ram_allocation_ratio", 1.0, min=0.01, max=10000, help="The same for memory."),
+            real("disk_allocation_ratio", 1.0, min=0.01, max=10000, help="The same for disk."),
             number("reserved_host_cpus", 0, min=0, help="vCPUs of each host that are not for guests."),
             number("reserved_host_memory_mb", 512, min=0, help="MiB of memory of each host that are not for guests."),
             number("reserved_host_disk_mb", 0, min=0, help="MiB of disk of each host that are not for guests."),
             text("default_availability_zone", "nova", help="The zone of hosts that are in no other."),
             text("default_schedule_zone", None, help="The zone of servers that ask for none; unset: any."),
-            number("service_down_time", 60, min=1, help="Seconds without a sign of a host until it counts as down."),
+            number(
+                "service_down_time",
+                60,
+                min=25,
+                help="Seconds without a sign of a host, which gives one every 10, until it is down.",
+            ),
             number("shutdown_timeout", 60, min=0, help="Seconds a guest has to shut down before its power is cut."),
             flag("force_config_drive", True, help="Give every server a config drive, asked for or not."),
             text("my_ip", "127.0.0.1", help="The address of an agent's host, as operators are shown it."),

@@ -215,17 +215,17 @@ whose data they are. Outside the ledger nobody has the keys to these. The header
 
 **Delivery is at least once.** A relay that takes over, one whose publishing failed, or one that was frozen and wakes,
 publishes records that are there already. So keep, for each partition and in one transaction with what you make of its
-records, the position of the last one you took; 0 before the first. Pass over a record whose position is not greater: you have
-had it. Then each event counts once.
+records, the position of the last one you took; 0 before the first. Pass over a record whose position is not greater: you
+have had it. Then each event counts once.
 
-**Take a record only right after the one before it**: if its `prev` is not greater than the position of the last one you took.
-Positions have holes, so only `prev` tells. A record with a greater `prev` has come without those before it, since Kafka
+**Take a record only right after the one before it**: if its `prev` is not greater than the position of the last one you
+took. Positions have holes, so only `prev` tells. A record with a greater `prev` has come without those before it, since Kafka
 refused them, or lost them on the way; pass over it too. The relay knows that they were not confirmed: they come next, in
 order, and all that you have passed over comes again after them, with the same `prev`. Who keeps to this misses nothing.
 
-If what is missing does not come while newer records do, somebody has cut the topic. The ledger keeps events for ever: have the
-topic deleted, and the relay makes it again and fills it from the first event, under the same name, with offsets that begin at
-0. By positions you recognise what you have had.
+If what is missing does not come while newer records do, somebody has cut the topic. The ledger keeps events for ever: have
+the topic deleted, and the relay makes it again and fills it from the first event, under the same name, with offsets that
+begin at 0. By positions you recognise what you have had.
 
 Order holds within a partition, and a stream stays in its partition as long as nobody changes their number. For another
 number set `[kafka] event_partitions` and delete the topic.
