@@ -28,7 +28,7 @@ from commands.process_managers.orders import OrdersManager
 from commands.records import Records
 from commands.snapshots import Snapshots
 from commands.sqlite_store import SQLiteEventStore
-from commands.vault import PROOF, Vault, read_or_make_master_key
+from commands.vault import PROOF, NotBegun, Vault, read_or_make_master_key
 from domain.quota import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def open_storage(directory: Path, *, with_writer: bool = True) -> Storage[StoreL
     """The embedded store and log under a directory; without a writer, to look at while another process runs.
 
     Raises:
-        StoreUnavailable, VaultDamaged.
+        StoreUnavailable, VaultDamaged, NotBegun.
     """
     store = SQLiteEventStore(directory / "ledger.db")
     vault = _vault(store, directory / "vault.key", with_writer=with_writer)
@@ -81,7 +81,7 @@ def open_shared_storage(url: str, key_file: Path, name: str, *, with_writer: boo
     """The store of a distributed ledger; `name` is how PostgreSQL shows this process.
 
     Raises:
-        StoreUnavailable, VaultDamaged.
+        StoreUnavailable, VaultDamaged, NotBegun.
     """
     from commands.postgresql_store import PostgreSQLEventStore
 
@@ -93,9 +93,10 @@ def open_shared_storage(url: str, key_file: Path, name: str, *, with_writer: boo
 
 def _vault(store: EventStore, key_file: Path, *, with_writer: bool) -> Vault:
     begun = store.key(PROOF) is not None
-    vault = Vault(store, read_or_make_master_key(key_file, may_make=with_writer and not begun))
-    if begun or with_writer:
-        vault.prove()
+    if not begun and not with_writer:
+        raise NotBegun("the store holds no ledger yet; the first process that starts begins it")
+    vault = Vault(store, read_or_make_master_key(key_file, may_make=not begun))
+    vault.prove()
     return vault
 
 

@@ -7,7 +7,7 @@ import logging
 import select
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any
@@ -50,7 +50,13 @@ class Session(psycopg.Connection[Any]):
     """A connection that does not wait for ever: a server that is frozen keeps its connections up."""
 
     def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
-        return super().wait(gen, interval, ANSWER_LIMIT_S if timeout is None else timeout)
+        if timeout is not None:
+            return super().wait(gen, interval, timeout)
+        try:
+            return super().wait(gen, interval, ANSWER_LIMIT_S)
+        except psycopg.errors._WaitTimeout as error:
+            place = _places({"host": self.info.host, "port": self.info.port})
+            raise psycopg.OperationalError(f"{place} does not answer: {error}") from error
 
 
 def connect(url: str, application_name: str, **settings: str) -> Session:
@@ -62,7 +68,18 @@ def connect(url: str, application_name: str, **settings: str) -> Session:
     parameters: dict[str, Any] = {**CONNECTION, **conninfo_to_dict(url), "application_name": application_name}
     options = " ".join(f"-c {name}={value}" for name, value in {**SESSION, **settings}.items())
     parameters["options"] = f"{options} {parameters.get('options') or ''}"
-    return Session.connect(autocommit=True, **parameters)
+    try:
+        return Session.connect(autocommit=True, **parameters)
+    except psycopg.errors.ConnectionTimeout as error:  # the one failure that does not say where
+        raise psycopg.OperationalError(f"{_places(parameters)} does not answer: {error}") from error
+
+
+def _places(parameters: Mapping[str, Any]) -> str:
+    """The host and port of each server that is meant, and no more of a URL: it may hold a password."""
+    hosts = str(parameters.get("host") or parameters.get("hostaddr") or "this machine").split(",")
+    ports = str(parameters.get("port") or 5432).split(",")
+    ports *= len(hosts) if len(ports) == 1 else 1
+    return f"PostgreSQL at {', '.join(map(':'.join, zip(hosts, ports, strict=False)))}"
 
 
 def advisory_key(name: str) -> int:

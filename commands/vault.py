@@ -27,6 +27,10 @@ _KEY_ID_BYTES = 8
 PROOF = "(master)"  # where a subject would stand: nothing, sealed under the master key
 
 
+class NotBegun(Exception):
+    """Nothing was ever recorded there."""
+
+
 class VaultDamaged(Exception):
     """A sealed value does not open: another master key, or altered bytes."""
 

@@ -60,8 +60,17 @@ def _directory(data: Path) -> Found:
     if not os.access(place, os.W_OK):
         return Found("data", f"{place} cannot be written", 2)
     free_gib = shutil.disk_usage(place).free // 1024**3
-    said = f"{data}, {free_gib} GiB free" + ("" if (data / "ledger.db").exists() else ", no ledger in it yet")
-    return Found("data", said, int(free_gib < FREE_GIB_WANTED))
+    return Found("data", f"{data}, {free_gib} GiB free, {_kind(data)}", int(free_gib < FREE_GIB_WANTED))
+
+
+def _kind(data: Path) -> str:
+    if (data / "ledger.db").exists():
+        return "an embedded ledger"
+    if (data / "journal.db").exists():
+        return "of a host's agent: its journal is there"
+    if (data / "vault.key").exists() or (data / "views").exists():
+        return "of roles of a distributed ledger, whose record is in its store"
+    return "no ledger in it yet"
 
 
 def _libvirt() -> Iterator[Found]:

@@ -15,7 +15,7 @@ from commands.assembly import open_shared_storage
 from commands.event_store import StoreUnavailable
 from commands.inbox import Inbox
 from commands.log.port import REPORTS, LogUnavailable, orders_topic, queries_topic
-from commands.vault import VaultDamaged
+from commands.vault import NotBegun, VaultDamaged
 from gateway import enrollment
 from gateway.clocks import FAR_APART_S, apart
 from gateway.distributed import CONSUMERS
@@ -40,7 +40,7 @@ def examine(data: Path, store: StoreOptions, kafka: KafkaOptions) -> Iterator[Fo
 
     name = f"compute-ledger doctor/{os.getpid()}"
     seen: StoreSeen | None = None
-    hosts: list[ListedHost] = []
+    hosts: list[ListedHost] | None = None  # not known
     try:
         seen = look(store.url, name, list(SEATS))
         yield from _store(seen)
@@ -50,17 +50,19 @@ def examine(data: Path, store: StoreOptions, kafka: KafkaOptions) -> Iterator[Fo
                 hosts = list(enrollment.hosts(storage))
     except StoreUnavailable as error:
         yield Found("store", f"does not answer: {_one_line(error)}", 2)
+    except NotBegun as error:
+        yield Found("ledger", str(error), 2)
     except VaultDamaged as error:
         yield Found("vault key", _one_line(error), 2)
     topics: KafkaSeen | None = None
     try:
-        topics = _look_at_kafka(kafka, hosts)
+        topics = _look_at_kafka(kafka, hosts or [])
         yield from _kafka(topics, kafka, hosts)
     except LogUnavailable as error:
         yield Found("kafka", f"does not answer: {_one_line(error)}", 2)
     if seen is not None and not seen.missing:
         yield from _roles(seen, topics)
-        yield from (_host(host, topics) for host in hosts)
+        yield from (_host(host, topics) for host in hosts or ())
         yield from _views(data / "views", seen.head)
 
 
@@ -123,7 +125,8 @@ def _progress(seat: str, seen: StoreSeen, topics: KafkaSeen | None) -> str:
         if topics is None or topics.published is None:
             return "it is not known how many events are to be published"
         return f"{max(0, seen.head - topics.published)} events are to be published"
-    return f"it goes on from {seen.positions.get(seat, 0)} of {seen.head} if it is started again"
+    kept = seen.positions.get(seat, 0)
+    return f"whoever takes over reads again from what follows position {kept}, which is no lag"
 
 
 def _look_at_kafka(options: KafkaOptions, hosts: list[ListedHost]) -> KafkaSeen:
@@ -144,12 +147,12 @@ def _answering(seen: KafkaSeen, options: KafkaOptions) -> Found:
     return Found("kafka", said, 2 if few else 0)
 
 
-def _kafka(seen: KafkaSeen, options: KafkaOptions, hosts: list[ListedHost]) -> Iterator[Found]:
+def _kafka(seen: KafkaSeen, options: KafkaOptions, hosts: list[ListedHost] | None) -> Iterator[Found]:
     from commands.log.relay import TOPICS
 
     yield _answering(seen, options)
     wrong = 0
-    for names, maker in ((TOPICS, "the relay"), (_topics_of(hosts), "the orders manager")):
+    for names, maker in ((TOPICS, "the relay"), (_topics_of(hosts or []), "the orders manager")):
         for name in names:
             topic = seen.topics.get(name)
             if topic is None:
@@ -163,7 +166,9 @@ def _kafka(seen: KafkaSeen, options: KafkaOptions, hosts: list[ListedHost]) -> I
                 wrong += 1
                 yield Found(f"topic {name}", f"{', '.join(found)}; delete it, and {maker} makes it as it should be", 2)
     if not wrong:
-        yield Found("topics", f"all {len(seen.topics)} are there, and are kept as they should be")
+        yield Found("topics", f"all {len(seen.topics)} that were looked at are there, and are kept as they should be")
+    if hosts is None:
+        yield Found("topics of hosts", "not looked at: which hosts there are, only the store tells", 1)
 
 
 def _host(host: ListedHost, topics: KafkaSeen | None) -> Found:
@@ -174,7 +179,10 @@ def _host(host: ListedHost, topics: KafkaSeen | None) -> Found:
     beat = topics.beats.get(str(host.service_id))
     silent = beat is None or datetime.now(UTC) - beat > timedelta(seconds=SILENT_S)
     said += ", said nothing lately" if beat is None else f", heard last at {beat:%Y-%m-%dT%H:%M:%SZ}"
-    return Found(f"host {host.host}", said, int(host.key == "enrolled" and (host.state != "up" or silent)))
+    if host.key == "revoked":
+        said += "" if silent else "; its agent runs on, and what it says is refused: stop it"
+        return Found(f"host {host.host}", said, int(not silent))
+    return Found(f"host {host.host}", said, int(host.state != "up" or silent))
 
 
 def _views(directory: Path, head: int) -> Iterator[Found]:

@@ -7,7 +7,7 @@ from commands.log.port import LogUnavailable
 from commands.neighbours.standalone.accounts import AccountsInvalid
 from commands.neighbours.standalone.tokens import TokenKeyInvalid
 from commands.records import RecordDamaged
-from commands.vault import VaultDamaged
+from commands.vault import NotBegun, VaultDamaged
 from domain.serialization import UnknownEventType
 from gateway.directory_lock import DirectoryInUse
 from gateway.hosts import DriverChanged
@@ -30,6 +30,7 @@ REFUSALS: tuple[type[Exception], ...] = (
     HostIdentityChanged,
     JournalDamaged,
     LogUnavailable,
+    NotBegun,
     OSError,
     PolicyInvalid,
     RecordDamaged,

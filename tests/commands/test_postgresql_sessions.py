@@ -43,6 +43,15 @@ def notify(database: str, payload: str) -> None:
         other.execute("SELECT pg_notify('here', %s)", (payload,))
 
 
+def test_a_database_that_freezes_is_named(postgresql: PrivatePostgreSQL, session: Session) -> None:
+    with (
+        postgresql.paused(),
+        pytest.raises(psycopg.OperationalError, match=f"PostgreSQL at 127.0.0.1:{postgresql.port} does not answer"),
+    ):
+        session.execute("SELECT 1")
+    session.close()
+
+
 def test_what_comes_while_nobody_waits_is_heard(database: str, session: Session, hearing: Hearing) -> None:
     notify(database, "one")
     session.execute("SELECT 1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import app
+from tests.support.postgresql import database, postgresql
+
+__all__ = ["database", "postgresql"]
 
 AGENT = ("--role", "agent", "--kafka", "kafka.example:9092", "--credential", "credential.json")
 RELAY = ("--role", "relay", "--kafka", "kafka.example:9092")
@@ -113,6 +117,27 @@ def test_hosts_without_a_store_are_told_where_one_may_be_named(tmp_path: Path, c
     )
     assert "COMPUTE_LEDGER_STORE" in said
     assert "[database] connection" in said
+
+
+@pytest.mark.parametrize("command", [("host", "list"), ("verify",), ("events",), ("rebuild", "all")])
+def test_an_empty_database_is_said_to_hold_no_ledger(database: str, tmp_path: Path, command: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(app, [*command, "--data", str(tmp_path), "--store", database])
+
+    assert result.exit_code == 1
+    assert result.output.startswith("compute-ledger: the store holds no ledger yet; the first process that starts")
+    assert not (tmp_path / "vault.key").exists()
+
+
+@pytest.mark.parametrize("command", [("host", "list"), ("verify",), ("doctor", "--kafka", "127.0.0.1:1")])
+def test_a_database_that_is_frozen_is_named(tmp_path: Path, command: tuple[str, ...]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as frozen:  # connections stand, and nobody answers
+        port = frozen.getsockname()[1]
+        url = f"postgresql://u:secret@127.0.0.1:{port}/d"
+        result = CliRunner().invoke(app, [*command, "--data", str(tmp_path), "--store", url])
+
+    assert result.exit_code == 1
+    assert f"PostgreSQL at 127.0.0.1:{port} does not answer: " in result.output
+    assert "secret" not in result.output
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 
+from commands.assembly import open_shared_storage
 from commands.log import kafka_inspection
 from commands.log.kafka_options import KafkaOptions
 from commands.log.kafka_topics import Topics
@@ -59,7 +60,10 @@ def test_of_each_role_and_seat_it_is_told_who_has_it_and_how_far_it_has_come() -
     assert found["role managers"] == ("pid 11 at 192.0.2.1, pid 11 at 192.0.2.3", 0)
     assert found["role gateway"] == ("pid 12 at 192.0.2.2", 0)
     assert found["role relay"] == ("nobody plays it; start one with --role relay", 2)
-    assert found["seat build"] == ("pid 11 at 192.0.2.1 is active; it goes on from 60 of 70 if it is started again", 0)
+    assert found["seat build"] == (
+        "pid 11 at 192.0.2.1 is active; whoever takes over reads again from what follows position 60, which is no lag",
+        0,
+    )
     assert found["seat inbox"] == ("pid 12 at 192.0.2.2 is active; 2 reports wait", 0)
     assert found["seat relay"] == ("nobody is active; processes with --role relay are; 2 events are to be published", 2)
 
@@ -80,6 +84,32 @@ def test_a_topic_that_is_missing_or_kept_otherwise_is_named() -> None:
     assert told(_kafka(SEEN, NOWHERE, []))["topics"][1] == 0
 
 
+def test_without_the_store_the_topics_of_hosts_are_said_not_to_be_looked_at(tmp_path: Path) -> None:
+    assert "topics of hosts" not in told(_kafka(SEEN, NOWHERE, []))
+    store = StoreOptions(url="postgresql://ledger@127.0.0.1:1/ledger", vault_key_file=tmp_path / "vault.key")
+
+    found = told(examine(tmp_path, store, KafkaOptions(bootstrap=shared_kafka().bootstrap)))
+
+    assert found["store"][1] == 2
+    assert found["topics of hosts"] == ("not looked at: which hosts there are, only the store tells", 1)
+
+
+@pytest.mark.parametrize(
+    ("holds", "said"),
+    [
+        ("", "no ledger in it yet"),
+        ("ledger.db", "an embedded ledger"),
+        ("journal.db", "of a host's agent"),
+        ("vault.key", "of roles of a distributed ledger"),
+    ],
+)
+def test_what_a_directory_is_of_is_told(tmp_path: Path, holds: str, said: str) -> None:
+    if holds:
+        (tmp_path / holds).touch()
+
+    assert f" GiB free, {said}" in told(doctor.examine(tmp_path))["data"][0]
+
+
 @pytest.mark.parametrize(
     ("state", "heard_s_ago", "weight"),
     [("up", 5, 0), ("up", 300, 1), ("up", None, 1), ("down", 5, 1), ("never seen", None, 1)],
@@ -91,7 +121,10 @@ def test_a_host_that_is_not_heard_of_is_noted(state: str, heard_s_ago: int | Non
     beats = {} if heard_s_ago is None else {str(service_id): now - timedelta(seconds=heard_s_ago)}
 
     assert _host(host, replace(SEEN, beats=beats)).weight == weight
-    assert _host(replace(host, key="revoked"), replace(SEEN, beats=beats)).weight == 0
+
+    revoked = _host(replace(host, key="revoked"), replace(SEEN, beats=beats))
+    assert revoked.weight == int(heard_s_ago == 5)
+    assert ("its agent runs on" in revoked.said) == (heard_s_ago == 5)
 
 
 def test_clocks_that_differ_are_a_failure() -> None:
@@ -122,14 +155,25 @@ def test_an_empty_database_is_told_of_and_stays_empty(database: str, tmp_path: P
 
 
 def test_a_ledger_without_its_key_is_told_of(database: str, tmp_path: Path) -> None:
-    PostgreSQLEventStore(database).close()
-    store = StoreOptions(url=database, vault_key_file=tmp_path / "vault.key")
+    key = tmp_path / "vault.key"
+    open_shared_storage(database, key, "compute-ledger test/1").close()
+    key.unlink()
+    store = StoreOptions(url=database, vault_key_file=key)
 
     said, weight = told(examine(tmp_path, store, NOWHERE))["vault key"]
 
     assert weight == 2
     assert "vault.key" in said
-    assert not (tmp_path / "vault.key").exists()
+    assert not key.exists()
+
+
+def test_tables_alone_are_no_ledger(database: str, tmp_path: Path) -> None:
+    PostgreSQLEventStore(database).close()
+
+    found = told(examine(tmp_path, StoreOptions(url=database, vault_key_file=tmp_path / "vault.key"), NOWHERE))
+
+    assert found["ledger"] == ("the store holds no ledger yet; the first process that starts begins it", 2)
+    assert "vault key" not in found
 
 
 def test_who_holds_a_seat_is_seen(database: str) -> None:
