@@ -219,9 +219,9 @@ records, the position of the last one you took; 0 before the first. Pass over a 
 have had it. Then each event counts once.
 
 **Take a record only right after the one before it**: if its `prev` is not greater than the position of the last one you
-took. Positions have holes, so only `prev` tells. A record with a greater `prev` has come without those before it, since Kafka
-refused them, or lost them on the way; pass over it too. The relay knows that they were not confirmed: they come next, in
-order, and all that you have passed over comes again after them, with the same `prev`. Who keeps to this misses nothing.
+took. Positions have holes, so only `prev` tells. A record with a greater `prev` has come without those before it, since
+Kafka refused them, or lost them on the way; pass over it too. The relay knows that they were not confirmed: they come next,
+in order, and all that you have passed over comes again after them, with the same `prev`. Who keeps to this misses nothing.
 
 If what is missing does not come while newer records do, somebody has cut the topic. The ledger keeps events for ever: have
 the topic deleted, and the relay makes it again and fills it from the first event, under the same name, with offsets that

@@ -97,7 +97,8 @@ def test_what_tests_and_deploy_import_is_in_the_extras() -> None:
     extras = project()["optional-dependencies"]
     used = (*project()["dependencies"], *extras["test"], *extras["libvirt"], *extras["distributed"])
     offered = {canonical(one) for one in used}
-    assert set(imports_of("tests", "deploy")) - offered == set()
+    elsewhere = {"nova"}  # tests/conformance/nova_schemas.py runs in an environment of its own
+    assert set(imports_of("tests", "deploy")) - offered == elsewhere
 
 
 def test_the_lock_has_one_version_of_everything_that_is_installed_here() -> None:

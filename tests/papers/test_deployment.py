@@ -23,7 +23,7 @@ from gateway.roles import Role
 from tests.papers.repository import ROOT, command_of, files
 
 SCRIPTS = [path for path in files() if path.suffix == ".sh" or path == ROOT / ".ci" / "run"]
-TARGETS = ("help", "up", "region", "test", "check", "bench", "papers", "lock", "clean", "set-up")
+TARGETS = ("help", "up", "region", "test", "conformance", "check", "bench", "papers", "lock", "clean", "set-up")
 
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
