@@ -82,6 +82,12 @@ def number(least: int, most: int | None = None) -> dict[str, Any]:
     return {"parser": parse, "metavar": "N"}
 
 
+def given_words(context: typer.Context) -> list[str]:
+    """The options that stand on the command line; the environment's are for every process, as a file's are."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+
+
 def fail(message: str, code: int = 1) -> NoReturn:
     typer.echo(f"compute-ledger: {' '.join(message.split())}", err=True)
     raise typer.Exit(code)
@@ -102,6 +108,7 @@ def fail_if_refused(error: Exception) -> None:
 
 @app.command()
 def up(
+    context: typer.Context,
     data: Data = DATA,
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Port 0 takes a free one.")] = "127.0.0.1:8774",
     driver: Annotated[
@@ -139,7 +146,7 @@ def up(
     this deployment always get a config drive.
     """
     from gateway import logs, settings
-    from gateway.given import wrong_with_directory
+    from gateway.given import wrong_with_directory, wrong_with_option
     from gateway.listening import CannotListen, address_of, url_of
     from gateway.listening import listen as open_socket
     from gateway.up import serve, serve_roles
@@ -151,6 +158,8 @@ def up(
             raise settings.SettingsInvalid(
                 "--store, --kafka (or COMPUTE_LEDGER_STORE, _KAFKA), --credential and --gateway go with --role"
             )
+        for name in given_words(context) if roles else ():
+            settings.refuse(f"--{name.replace('_', '-')}", wrong_with_option(name, roles))
         chosen = settings.load(config_file or [])
         settings.refuse(f"--data {data}", wrong_with_directory(data))
         operators = metrics or chosen.metrics.listen
@@ -203,7 +212,7 @@ def rebuild(
     projection: Annotated[
         str,
         typer.Argument(
-            help="servers, instance_actions, flavors, keypairs, quotas, hypervisors, server_groups or usage; `all` for every one."
+            help="servers, instance_actions, flavors, keypairs, quotas, hypervisors, server_groups, usage; `all` for all."
         ),
     ],
     data: Data = DATA,

@@ -5,17 +5,29 @@ Each function returns what is wrong, if anything, to be said after the name; not
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryFile
 from urllib.parse import urlsplit
 
+from gateway.roles import USED_BY, Role
+
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 NOT_A_STORE = "is not a URL of PostgreSQL: postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
 UNREADABLE = (
-    "cannot be read: in its password some characters must be written as %XX (a % as %25, a / as %2F, an @ as %40), and "
-    "what follows a ? are libpq's parameters"
+    "cannot be read: in its password every character but letters, digits and -._~ must be written as %XX (a % as %25, a / "
+    "as %2F, an @ as %40), and what follows a ? are libpq's parameters"
 )
+
+
+def wrong_with_option(name: str, roles: Collection[Role]) -> str | None:
+    """Of `up`, given on the command line of a process that has these roles."""
+    users = USED_BY.get(name)
+    if users is None or not users.isdisjoint(roles):
+        return None
+    whose = f"{', '.join(sorted(users))} alone" if users else "an embedded ledger, without --role"
+    return f"is not used by {', '.join(sorted(roles))}: it is for {whose}"
 
 
 def wrong_with_gateway(url: str) -> str | None:

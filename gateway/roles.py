@@ -16,5 +16,17 @@ class Role(StrEnum):
     AGENT = "agent"  # one a host
 
 
+NOT_AGENT = frozenset(Role) - {Role.AGENT}
+USED_BY = {  # options of `up` that not every process uses
+    "listen": frozenset({Role.GATEWAY}),
+    "hosts": frozenset[Role](),  # the embedded ledger alone
+    "driver": frozenset({Role.AGENT}),
+    "libvirt_uri": frozenset({Role.AGENT}),
+    "credential": frozenset({Role.AGENT}),
+    "gateway": frozenset({Role.AGENT}),
+    "store": NOT_AGENT,
+}
+
+
 class RoleNeeds(Exception):
     """A role was asked for that cannot be played; the message says what it lacks."""

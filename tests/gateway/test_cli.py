@@ -75,7 +75,37 @@ def refused(*arguments: str) -> str:
 def test_an_option_that_cannot_be_meant_is_refused_at_the_start(
     tmp_path: Path, arguments: tuple[str, ...], said: str
 ) -> None:
-    assert said in refused("up", "--data", str(tmp_path), *ANY_PORT, *arguments)
+    port = () if "--role" in arguments else ANY_PORT
+    assert said in refused("up", "--data", str(tmp_path), *port, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((*RELAY, "--listen", "127.0.0.1:0"), "--listen is not used by relay: it is for gateway alone"),
+        ((*AGENT, "--hosts", "1"), "--hosts is not used by agent: it is for an embedded ledger, without --role"),
+        (
+            (*RELAY, "--role", "inbox", "--driver", "fake"),
+            "--driver is not used by inbox, relay: it is for agent alone",
+        ),
+        ((*RELAY, "--libvirt-uri", "qemu:///system"), "--libvirt-uri is not used by relay"),
+        ((*RELAY, "--credential", "credential.json"), "--credential is not used by relay"),
+        ((*RELAY, "--gateway", "http://g:1"), "--gateway is not used by relay"),
+        ((*AGENT, "--store", "postgresql://h/d"), "--store is not used by agent: it is for gateway, inbox, managers,"),
+    ],
+)
+def test_an_option_that_no_role_of_the_process_uses_is_refused(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    assert said in refused("up", "--data", str(tmp_path), *arguments)
+
+
+def test_one_that_all_processes_are_told_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMPUTE_LEDGER_STORE", "postgresql://h/d")
+    file = tmp_path / "ledger.conf"
+    file.write_text("[agent]\ncredential = credential.json\n[libvirt]\nconnection_uri = qemu:///system\n")
+
+    assert "the role agent needs" in refused("up", "--data", str(tmp_path), "--config-file", str(file), *AGENT)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +124,8 @@ def test_an_option_that_cannot_be_meant_is_refused_at_the_start(
 def test_so_is_one_of_a_file(tmp_path: Path, text: str, arguments: tuple[str, ...], said: str) -> None:
     file = tmp_path / "ledger.conf"
     file.write_text(text)
-    assert said in refused("up", "--data", str(tmp_path), "--config-file", str(file), *ANY_PORT, *arguments)
+    port = () if "--role" in arguments else ANY_PORT
+    assert said in refused("up", "--data", str(tmp_path), "--config-file", str(file), *port, *arguments)
 
 
 @pytest.mark.parametrize("roles", [(), RELAY])

@@ -255,6 +255,7 @@ def test_the_unit_of_a_role_runs_that_role(instance: str, own: list[str], tmp_pa
     assert options["role"] == [Role(instance.partition(":")[0])]
     assert options["data"] == Path("/var/lib", service["StateDirectory"])
     assert options["config_file"] == files_of_it
+    assert ("--listen" in arguments) == (Role.GATEWAY in options["role"])  # for the others it would be refused
 
 
 def as_systemd_runs_it(script: str, instance: str, directory: Path) -> str:
