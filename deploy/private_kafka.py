@@ -161,12 +161,12 @@ class PrivateKafka:
         began = monotonic()
         if not (self._directory / "data").exists():
             self._format()
-        with self._log.open("ab") as log:
+        with self.log_file.open("ab") as log:
             self._process = launch(["kafka.Kafka", str(self._settings)], log, archived_at_exit)
         while not answers(self.bootstrap):
             if self._process.poll() is not None or monotonic() - began > START_LIMIT_S:
                 self.kill()
-                raise CannotStart(f"Kafka did not start: {self._log.read_text()[-2000:]}")
+                raise CannotStart(f"Kafka did not start: {self.log_file.read_text()[-2000:]}")
             sleep(0.02)
         self.ready_in_s = monotonic() - began
 
@@ -188,6 +188,12 @@ class PrivateKafka:
             self._process.wait()
             self._process = None
 
+    def ended(self) -> tuple[int, int] | None:
+        """Its pid and exit code, if it ended though nobody here ended it."""
+        process = self._process
+        code = None if process is None else process.poll()
+        return None if process is None or code is None else (process.pid, code)
+
     def pause(self) -> None:
         """It holds its connections and answers nothing."""
         self._signal(signal.SIGSTOP)
@@ -200,7 +206,7 @@ class PrivateKafka:
             self._process.send_signal(number)
 
     @property
-    def _log(self) -> Path:
+    def log_file(self) -> Path:
         return self._directory / "kafka.log"
 
     def _format(self) -> None:
@@ -208,9 +214,9 @@ class PrivateKafka:
         if self._security is not None:
             user, password = self._security.user, self._security.password
             command += ["--add-scram", f"SCRAM-SHA-512=[name={user},password={password}]"]
-        with self._log.open("ab") as log:
+        with self.log_file.open("ab") as log:
             if launch(command, log).wait() != 0:
-                raise CannotStart(f"Kafka could not format its storage: {self._log.read_text()[-2000:]}")
+                raise CannotStart(f"Kafka could not format its storage: {self.log_file.read_text()[-2000:]}")
 
     def _pem(self, security: Security) -> Path:
         """Key and certificate in one file, as Kafka wants them."""

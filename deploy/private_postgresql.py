@@ -212,6 +212,12 @@ class PrivatePostgreSQL:
 
     close = stop
 
+    def ended(self) -> tuple[int, int] | None:
+        """Its pid and exit code, if it ended though nobody here ended it."""
+        process = self._process
+        code = None if process is None else process.poll()
+        return None if process is None or code is None else (process.pid, code)
+
     def kill(self) -> None:
         """End it as a loss of power would, but for the disk: all of it at once, without a word to its clients."""
         if self._process is None:

@@ -117,9 +117,7 @@ class Part:
         code = None if self._process is None else self._process.poll()
         if code is None:
             return None
-        how = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
-        last = (self.logged().splitlines() or ["nothing"])[-1]
-        return f"{self.name} (pid {self.pid}) ended, {how}; in {self.log_file} it says last: {last}"
+        return last_words(self.name, self.pid, code, self.log_file)
 
     def kill(self) -> None:
         """End it where it stands."""
@@ -253,6 +251,14 @@ class Region:
             found = connection.execute("SELECT count(*) FROM stored_events WHERE topic = %s", (wire_name,)).fetchone()
         return 0 if found is None else int(found[0])
 
+    def died(self) -> dict[str, str]:
+        """What ended though nobody here ended it, PostgreSQL and Kafka included, and how."""
+        found = {name: part.died() for name, part in self.parts.items()}
+        for name, server in (("postgresql", self.postgresql), ("kafka", self.kafka)):
+            if server is not None and (ended := server.ended()) is not None:
+                found[name] = last_words(name, *ended, server.log_file)
+        return {name: said for name, said in found.items() if said is not None}
+
     def close(self) -> None:
         for part in self.parts.values():
             part.kill()
@@ -260,6 +266,12 @@ class Region:
             self.kafka.stop()
         if self.postgresql is not None:
             self.postgresql.stop()
+
+
+def last_words(name: str, pid: int, code: int, log_file: Path) -> str:
+    how = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+    logged = log_file.read_text(errors="replace").splitlines() if log_file.exists() else []
+    return f"{name} (pid {pid}) ended, {how}; in {log_file} it says last: {(logged or ['nothing'])[-1]}"
 
 
 def answers(url: str, path: str = "/readyz", cafile: Path | None = None) -> bool:
@@ -328,8 +340,8 @@ def run(directory: Path, gateways: int, twice: bool, hosts: int) -> None:
         _say(f"\nEach logs to {region.logs}/NAME.log. In another terminal, or `. {environment}`:\n\n{region.exports()}")
         told: set[str] = set()
         while True:
-            for name, part in region.parts.items():
-                if name not in told and (said := part.died()) is not None:
+            for name, said in region.died().items():
+                if name not in told:
                     told.add(name)
                     _say(said)
             sleep(WATCH_S)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from deploy.private_kafka import PrivateKafka
+from deploy.private_postgresql import PrivatePostgreSQL
 from deploy.region import Part, Region
 from tests.support.hypervisors import eventually
 from tests.support.region import RegionLedger
@@ -53,6 +58,20 @@ def test_one_that_was_killed_is_told_of(elsewhere: Region) -> None:
     assert "killed by SIGKILL" in last_words(part)
 
 
+def test_the_end_of_postgresql_and_of_kafka_is_told_of_too() -> None:
+    with TemporaryDirectory(ignore_cleanup_errors=True) as directory, closing(Region(Path(directory))) as region:
+        assert region.died() == {}
+        postgresql, kafka = pid_of(region.postgresql), pid_of(region.kafka)
+        os.kill(postgresql, signal.SIGKILL)
+        os.kill(kafka, signal.SIGKILL)
+
+        eventually(lambda: len(region.died()) == 2, "both have ended")
+        said = region.died()
+        assert said["postgresql"].startswith(f"postgresql (pid {postgresql}) ended, killed by SIGKILL; in ")
+        assert said["kafka"].startswith(f"kafka (pid {kafka}) ended, killed by SIGKILL; in ")
+    assert region.died() == {}
+
+
 def test_no_command_line_shows_the_stores_password(elsewhere: Region, region: RegionLedger) -> None:
     agent = elsewhere.add("host-1", ["agent"], store=False)
     assert elsewhere.add("inbox-a", ["inbox"]).environment["COMPUTE_LEDGER_STORE"] == STORE
@@ -63,6 +82,12 @@ def test_no_command_line_shows_the_stores_password(elsewhere: Region, region: Re
     running = [part for part in region.region.parts.values() if part.running]
     assert len(running) > 5
     assert [part.name for part in running if password in command_line(part)] == []
+
+
+def pid_of(server: PrivatePostgreSQL | PrivateKafka | None) -> int:
+    assert server is not None
+    assert server._process is not None
+    return server._process.pid
 
 
 def last_words(part: Part) -> str:
