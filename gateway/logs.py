@@ -29,3 +29,4 @@ def to_stderr(level: int = logging.INFO) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
+    logging.getLogger("httpx").setLevel(max(level, logging.WARNING))  # it has a line for each request

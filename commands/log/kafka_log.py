@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 BATCH = 500
 PATIENCE_S = 0.2  # how long an event may be recorded and not arrive
+LASTS_S = 10.0  # longer than it takes to replace a relay: then it is said
 HOSTS_EVERY_S = 3.0
 
 
@@ -66,12 +67,15 @@ class KafkaLog:
         self._guard = threading.Lock()
         self._thread: threading.Thread | None = None
         self._offset: int | None = None  # in the ledger topic; none: its end is being asked for
+        self._before_end = 0  # events up to here may be on the topic before that end, where nobody reads them
         self._hosts_known: frozenset[ServiceId] = frozenset()
         self._hosts_due = 0.0
         self._unfilled: dict[ServiceId, str] = {}  # and which incarnation of its topic
         self._stands_at = -1  # where the next event is waited for, that is recorded and has not arrived
         self._stands_since = 0.0
         self._alone = False  # the store alone is read: from Kafka comes nothing, or too late
+        self._alone_since = 0.0
+        self._said = False
         self._mark = 0  # alone: what the head was when last it was marked
         self._marked_at = 0.0
 
@@ -108,8 +112,10 @@ class KafkaLog:
         """Beside the readers: while Kafka does not answer, asking it takes seconds."""
         while self._offset is None and not self._stopping.is_set():
             try:
-                self._offset = self._messages.end(LEDGER)
-            except LogUnavailable:
+                end = self._messages.end(LEDGER)
+                self._before_end = self._store.head()
+                self._offset = end
+            except (LogUnavailable, StoreUnavailable):
                 self._stopping.wait(1.0)
 
     def _run(self) -> None:
@@ -126,12 +132,13 @@ class KafkaLog:
 
     def _advance(self) -> None:
         """Take in what has arrived; where the next event has not for a while, what the store has."""
+        self._complain()
         came = self._arrived()
         head = self._recent.head
         if self._bell.head <= head:
             if not came:
                 self._bell.wait(head, PATIENCE_S)
-        elif self._alone:
+        elif self._alone or self._offset is None or head < self._before_end:
             self._from_store()
         else:
             self._wait_for_next(head)
@@ -143,13 +150,16 @@ class KafkaLog:
             self._stands_at, self._stands_since = head, now
         left = self._stands_since + PATIENCE_S - now
         if left <= 0:
-            log.warning("events are recorded and do not arrive; they are read from the store")
-            self._alone = True
+            self._alone, self._alone_since = True, now
             self._from_store()
-        elif self._offset is None:
-            self._stopping.wait(left)
-        else:
+        elif self._offset is not None:
             self._messages.wait(LEDGER, self._offset, left)
+
+    def _complain(self) -> None:
+        """Once, where it lasts."""
+        if self._alone and not self._said and time.monotonic() - self._alone_since >= LASTS_S:
+            log.warning("events are recorded and do not arrive; they are read from the store")
+            self._said = True
 
     def _arrived(self) -> bool:
         """Whether the topic brought anything, known or new."""
@@ -162,8 +172,9 @@ class KafkaLog:
         for before, stored in _stored(records, self._recent.head):
             self._recent.add(before, [self._records.decode(stored)])
         if self._alone and self._in_time(position_of(records[-1])):
-            log.info("events arrive again")
-            self._alone = False
+            if self._said:
+                log.info("events arrive again")
+            self._alone = self._said = False
         return True
 
     def _in_time(self, position: int) -> bool:

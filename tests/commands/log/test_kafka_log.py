@@ -108,6 +108,52 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.message for record in caplog.records if record.name == "commands.log.kafka_log"]
 
 
+def ready(log: KafkaLog) -> None:
+    """It knows where the topic ended."""
+    log._follow()
+    until(lambda: log._offset is not None)
+
+
+def test_what_was_recorded_before_a_process_follows_the_topic_is_not_late(
+    region: Region, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was published before the end that is followed from, and never arrives."""
+    monkeypatch.setattr(kafka_log, "LASTS_S", 0.0)
+    log, relay = region.log(), region.relay()
+    recorded = [region.recording.record() for _ in range(3)]
+    while relay.step():
+        pass
+    reader = Reader(log)
+    reader.until(recorded)
+    ready(log)
+
+    monkeypatch.setattr(kafka_log, "PATIENCE_S", LIMIT_S)
+    recorded.append(region.recording.record())
+    relay.step()
+    reader.until(recorded)
+
+    assert not log._alone
+    assert told(caplog) == []
+
+
+@pytest.mark.parametrize("lasts", [False, True])
+def test_that_events_do_not_arrive_is_said_where_it_lasts(
+    region: Region, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, lasts: bool
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(kafka_log, "LASTS_S", 0.0 if lasts else LIMIT_S * 2)
+    log = region.log()
+    ready(log)
+    reader, recorded = Reader(log), [region.recording.record()]  # and no relay
+    reader.until(recorded)
+    until(lambda: log._alone and log._said == lasts)
+    region.relay().step()
+    until(lambda: not log._alone)
+
+    said = ["events are recorded and do not arrive; they are read from the store", "events arrive again"]
+    assert told(caplog) == (said if lasts else [])
+
+
 def test_known_events_that_come_before_the_next_one_are_no_alarm(
     region: Region, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,13 +198,15 @@ def test_a_ledger_that_is_never_at_rest_is_followed_through_the_topic_again(
     """What arrives never is the newest event, but comes soon after it."""
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(kafka_log, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(kafka_log, "LASTS_S", 0.0)
     log = region.log()
     reader, relay = Reader(log), region.relay()
+    ready(log)
     region.kafka.held_back = True
     recorded = [region.recording.record()]
     relay.step()
     reader.until(recorded)
-    assert log._alone
+    until(lambda: log._alone)
 
     monkeypatch.setattr(kafka_log, "PATIENCE_S", LIMIT_S)
     region.kafka.held_back = False
