@@ -56,7 +56,7 @@ class Session(psycopg.Connection[Any]):
             return super().wait(gen, interval, ANSWER_LIMIT_S)
         except psycopg.errors._WaitTimeout as error:
             place = _places({"host": self.info.host, "port": self.info.port})
-            raise psycopg.OperationalError(f"{place} does not answer: {error}") from error
+            raise psycopg.OperationalError(f"{place}: {error}") from error
 
 
 def connect(url: str, application_name: str, **settings: str) -> Session:
@@ -71,7 +71,7 @@ def connect(url: str, application_name: str, **settings: str) -> Session:
     try:
         return Session.connect(autocommit=True, **parameters)
     except psycopg.errors.ConnectionTimeout as error:  # the one failure that does not say where
-        raise psycopg.OperationalError(f"{_places(parameters)} does not answer: {error}") from error
+        raise psycopg.OperationalError(f"{_places(parameters)}: {error}") from error
 
 
 def _places(parameters: Mapping[str, Any]) -> str:

@@ -167,7 +167,7 @@ def test_a_database_that_is_frozen_is_named(tmp_path: Path, command: tuple[str, 
         result = CliRunner().invoke(app, [*command, "--data", str(tmp_path), "--store", url])
 
     assert result.exit_code == 1
-    assert f"PostgreSQL at 127.0.0.1:{port} does not answer: " in result.output
+    assert f"PostgreSQL at 127.0.0.1:{port}: connection timeout expired" in result.output
     assert "secret" not in result.output
 
 
