@@ -23,7 +23,9 @@ class AvailabilityZones:
         }
 
     async def index(self, request: Request) -> Response:
-        return Response({"availabilityZoneInfo": [_zone(name, available, None) for name, available in await self._zones()]})
+        return Response(
+            {"availabilityZoneInfo": [_zone(name, available, None) for name, available in await self._zones()]}
+        )
 
     async def detail(self, request: Request) -> Response:
         hosts: dict[str, dict[str, Any]] = {}
@@ -34,7 +36,9 @@ class AvailabilityZones:
             shown = {"available": bool(alive), "active": True, "updated_at": updated_at}
             hosts.setdefault(zone, {})[host] = {BINARY: shown}
         zones = await self._zones()
-        return Response({"availabilityZoneInfo": [_zone(name, available, hosts.get(name)) for name, available in zones]})
+        return Response(
+            {"availabilityZoneInfo": [_zone(name, available, hosts.get(name)) for name, available in zones]}
+        )
 
     async def _zones(self) -> list[Any]:
         """Names, and whether they are available; those that are first."""

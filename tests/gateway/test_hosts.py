@@ -22,7 +22,9 @@ from tests.support.ledger_process import COMMAND_LIMIT_S, PROGRAM
 @contextmanager
 def a_host(ledger: Ledger, credential: HostCredential, directory: Path) -> Iterator[LocalHost]:
     options = Options(directory=directory, url="")
-    host = LocalHost(options, directory, "gamma", ledger.log, Payloads(ledger.vault), credential.take_up, signer=credential)
+    host = LocalHost(
+        options, directory, "gamma", ledger.log, Payloads(ledger.vault), credential.take_up, signer=credential
+    )
     host.driver.open()
     with closing(host):
         yield host

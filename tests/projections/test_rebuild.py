@@ -8,21 +8,26 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from commands.host_aggregate import AddAggregateHost, CreateAggregate
 from commands.log.store_log import StoreLog
+from commands.quota import SetQuotaClassLimits
+from commands.server_group import CreateServerGroup
 from commands.vault import Vault
 from domain.flavor import FlavorAccessGranted, FlavorExtraSpecsSet
-from domain.identifiers import FLAVOR_CATALOG
+from domain.identifiers import FLAVOR_CATALOG, ServerGroupId
 from domain.recorded import RecordedEvent
+from domain.server_group import GroupPolicy
 from hostagent.drivers.protocol import DriverError
 from projections.catalogue import VIEWS, projections
 from projections.flavors import Flavors
 from projections.rebuild import rebuild
 from projections.servers import Servers
 from projections.views import Views, connect, create, real_names, writing
-from tests.support.ledger import LARGE, SMALL, Crash, Ledger
+from tests.support.ledger import LARGE, PROJECT, SMALL, USER, Crash, Ledger
 from tests.support.samples import sample
 from tests.support.views import dump
 
@@ -32,6 +37,17 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
     """A ledger in which a little of everything has happened."""
     made = Ledger(tmp_path, ("alpha", "beta"), views=True).with_flavors()
     made.settle()
+    made.ask(SetQuotaClassLimits(class_name="default", limits={"key_pairs": 7}))
+    made.ask(CreateAggregate(aggregate_uuid=UUID(int=1), name="attic", availability_zone="attic"))
+    beta = made.hosts["beta"]
+    made.ask(AddAggregateHost(aggregate_id=1, host=beta.name, service_id=beta.agent.service_id))
+    group = ServerGroupId(UUID(int=2))
+    made.ask(
+        CreateServerGroup(
+            server_group_id=group, project_id=PROJECT, user_id=USER, name="web", policy=GroupPolicy.SOFT_AFFINITY
+        )
+    )
+    made.running(2, scheduler_hints={"group": (str(group),)})
     made.hosts["alpha"].faults.crash("create", error=DriverError("no"))
     ids = made.running(4)
     made.stop(ids[0])
