@@ -27,8 +27,8 @@ def create(tables: dict[str, str]) -> list[str]:
     return [
         f"CREATE TABLE {tables['host_aggregates']} (aggregate_id INTEGER PRIMARY KEY, uuid TEXT NOT NULL, "
         "name TEXT NOT NULL, zone TEXT, metadata TEXT NOT NULL, created_at TEXT NOT NULL, updated_at TEXT)",
-        f"CREATE TABLE {tables['aggregate_hosts']} (aggregate_id INTEGER, sequence INTEGER NOT NULL, host TEXT, "
-        "PRIMARY KEY (aggregate_id, host)) WITHOUT ROWID",
+        f"CREATE TABLE {tables['aggregate_hosts']} (aggregate_id INTEGER, host TEXT, sequence INTEGER NOT NULL, "
+        "PRIMARY KEY (aggregate_id, host)) WITHOUT ROWID",  # the key's columns first: else SQLite's check finds NULLs
     ]
 
 
@@ -48,7 +48,7 @@ def apply(db: sqlite3.Connection, tables: dict[str, str], record: RecordedEvent)
                 (event.metadata.get(ZONE), orjson.dumps(event.metadata).decode(), event.aggregate_id),
             )
         case HostAggregateHostAdded():
-            db.execute(f"INSERT INTO {hosts} VALUES (?, ?, ?)", (event.aggregate_id, record.position, event.host))
+            db.execute(f"INSERT INTO {hosts} VALUES (?, ?, ?)", (event.aggregate_id, event.host, record.position))
         case HostAggregateHostRemoved():
             db.execute(f"DELETE FROM {hosts} WHERE aggregate_id = ? AND host = ?", (event.aggregate_id, event.host))
         case HostAggregateDeleted():

@@ -27,7 +27,7 @@ from projections.render import precise
 
 class Hypervisors:
     name = "hypervisors"
-    form = 2
+    form = 3
     tables: Sequence[str] = ("services", "hypervisors", "claims", *host_aggregates.TABLES)
 
     def create(self, tables: dict[str, str]) -> list[str]:

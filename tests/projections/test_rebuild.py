@@ -47,9 +47,8 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
             server_group_id=group, project_id=PROJECT, user_id=USER, name="web", policy=GroupPolicy.SOFT_AFFINITY
         )
     )
-    made.running(2, scheduler_hints={"group": (str(group),)})
     made.hosts["alpha"].faults.crash("create", error=DriverError("no"))
-    ids = made.running(4)
+    ids = made.running(4, scheduler_hints={"group": (str(group),)})
     made.stop(ids[0])
     made.reboot(ids[1])
     made.settle()
