@@ -55,12 +55,13 @@ class Queries:
     def _answer(self, asked: bytes) -> dict[str, Any]:
         try:
             query = orjson.loads(asked)
+            what = query["what"]
+            if what not in ("console", "diagnostics"):
+                return {"error": f"this host does not know the query {what}"}
             instance_id = InstanceId(uuid.UUID(query["instance_id"]))
-            if query["what"] == "console":
+            if what == "console":
                 return {"console": base64.b64encode(self._driver.console_output(instance_id)).decode()}
-            if query["what"] == "diagnostics":
-                return {"diagnostics": asdict(self._driver.diagnostics(instance_id))}
-            return {"error": f"this host does not know the query {query['what']}"}
+            return {"diagnostics": asdict(self._driver.diagnostics(instance_id))}
         except DriverError as error:
             return {"error": str(error)}
         except Exception as error:
